@@ -1,0 +1,318 @@
+//! The ledger: budget and counters of one run, in a file of shared memory.
+//!
+//! `pleat run` makes the file (a memfd, so that nothing is left behind however the run ends), each process of the tree
+//! claims one entry and keeps it current, and `pleat run` reads them. Everything in it is an atomic number: whoever
+//! dies in the middle of an update leaves a number that is old by one step, never a lock.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The first eight bytes of a ledger: the format and its version.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x01");
+/// Processes that can be under one budget at the same time.
+pub const PROCESSES_MAX: usize = 4096;
+/// Buckets of a [`Histogram`].
+pub const BUCKETS: usize = 160;
+/// Longest path of a swap directory or file, with its final zero.
+pub const PATH_BYTES: usize = 1024;
+
+/// The environment variable that leads a program's agent to the ledger: a path that can be opened and mapped.
+pub const LEDGER_VARIABLE: &str = "PLEAT_LEDGER";
+/// Makes the agent misbehave on purpose, so that the watchdogs can be tested. `docs/userfaultfd.md` lists the values.
+pub const FAULT_VARIABLE: &str = "PLEAT_FAULT";
+
+macro_rules! numbers {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+        impl $name {
+            /// All of them, in the order of the ledger.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            /// Its name in `--stats`.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+numbers! {
+    /// What a process holds now; each has a peak beside it.
+    Gauge {
+        /// Anonymous memory that is resident, without pleat's own: managed pages, staged pages, and what is not managed.
+        ResidentBytes = "resident_bytes",
+        /// Frames of the compressed pool.
+        PoolBytes = "pool_bytes",
+        /// Page table, store tables and segment tables.
+        MetadataBytes = "metadata_bytes",
+        /// The agent: stacks, buffers, open segments.
+        AgentBytes = "agent_bytes",
+        /// Encodings inside the pool, their headers not counted.
+        StoredBytes = "stored_bytes",
+        /// Encodings in the swap file.
+        BackedBytes = "backed_bytes",
+        /// Space the swap file takes.
+        SwapFileBytes = "swap_file_bytes",
+        /// Managed pages that are resident.
+        PagesResident = "pages_resident",
+        /// Pages moved out and not encoded yet; they still count as resident bytes.
+        PagesLeaving = "pages_leaving",
+        /// Pages in the pool that a codec made smaller.
+        PagesCompressed = "pages_compressed",
+        /// Pages in the pool that no codec made smaller.
+        PagesIncompressible = "pages_incompressible",
+        /// Pages of one repeated word, kept in the page table alone.
+        PagesSameFilled = "pages_same_filled",
+        /// Pages in a segment that is not on disk yet.
+        PagesWritingBack = "pages_writing_back",
+        /// Pages in the swap file.
+        PagesBacked = "pages_backed",
+    }
+}
+
+numbers! {
+    /// What a process has done since it started.
+    Counter {
+        /// Pages moved out of the program.
+        Reclaimed = "pages_reclaimed",
+        /// Pages that could not be moved: pinned, locked, or shared after fork.
+        Unmovable = "pages_unmovable",
+        /// Pages brought back before anybody asked, beside one that was asked for.
+        Prefetched = "pages_prefetched",
+        /// Pages encoded.
+        Encoded = "pages_encoded",
+        /// Time spent encoding.
+        EncodeNs = "encode_ns",
+        /// Pages decoded.
+        Decoded = "pages_decoded",
+        /// Time spent decoding.
+        DecodeNs = "decode_ns",
+        /// Bytes written to the swap file.
+        WrittenBackBytes = "written_back_bytes",
+        /// Bytes read from the swap file.
+        ReadBackBytes = "read_back_bytes",
+        /// Encodings copied to give sparse pool frames or segments back.
+        Compacted = "encodings_compacted",
+        /// mmap, munmap, mremap, madvise and fork, as the kernel reported them.
+        LayoutEvents = "layout_events",
+        /// Times the mappings were read anew.
+        Scans = "scans",
+        /// Time the reclaimer worked.
+        ReclaimNs = "reclaim_ns",
+        /// Time the fault handler worked.
+        ServeNs = "serve_ns",
+        /// Times the budget could not be met.
+        Exceeded = "budget_exceeded",
+    }
+}
+
+numbers! {
+    /// Faults by where the page was. A [`Histogram`] each: from reading the fault to waking the program.
+    FaultKind {
+        /// Never touched, or discarded: zeros.
+        ZeroFill = "zero_fill",
+        /// Moved out but not encoded: moved back.
+        Staged = "staged",
+        /// One repeated word.
+        SameFilled = "same_filled",
+        /// In the pool.
+        Compressed = "compressed",
+        /// In the swap file.
+        Backed = "backed",
+        /// Already there: another thread asked first.
+        Raced = "raced",
+    }
+}
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Phase {
+    /// Entry not in use.
+    Free = 0,
+    /// The agent waits for memory to get short.
+    Watching = 1,
+    /// The agent keeps the program inside its share.
+    Managing = 2,
+    /// The agent ended the program because it could not go on; `failure` says why.
+    Failed = 3,
+    /// The budget could not be met and the run is to stop (`--when-full stop`).
+    Stopped = 4,
+}
+
+impl Phase {
+    /// The phase that a ledger's number stands for; unknown numbers are `Free`.
+    pub const fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::Watching,
+            2 => Self::Managing,
+            3 => Self::Failed,
+            4 => Self::Stopped,
+            _ => Self::Free,
+        }
+    }
+}
+
+/// Latencies in nanoseconds: four buckets for each power of two, so that a percentile is right within 19 %.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Histogram {
+    /// How many fell into each bucket; see [`Histogram::bucket_of`].
+    pub buckets: [AtomicU32; BUCKETS],
+}
+
+impl Histogram {
+    /// The bucket of a latency: the position of its highest bit and the two bits below it.
+    pub const fn bucket_of(ns: u64) -> usize {
+        if ns < 4 {
+            return ns as usize;
+        }
+        let exponent = 63 - ns.leading_zeros();
+        let bucket = (exponent as usize - 1) * 4 + ((ns >> (exponent - 2)) & 3) as usize;
+        if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
+    }
+
+    /// The smallest latency above everything in `bucket`.
+    pub const fn upper_ns(bucket: usize) -> u64 {
+        if bucket < 4 {
+            return bucket as u64 + 1;
+        }
+        let exponent = bucket / 4 + 1;
+        (5 + (bucket % 4) as u64) << (exponent - 2)
+    }
+
+    /// Counts one.
+    pub fn record(&self, ns: u64) {
+        // Relaxed: a statistic. Nothing is published through it.
+        self.buckets[Self::bucket_of(ns)].fetch_add(1, Relaxed);
+    }
+}
+
+/// One process under the budget.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Process {
+    /// Its process id, or 0 while the entry is free. Claimed by compare-and-swap.
+    pub pid: AtomicU32,
+    /// A [`Phase`].
+    pub phase: AtomicU32,
+    /// Clock ticks after boot at which the process started (field 22 of /proc/PID/stat): tells a reused pid apart.
+    pub start_ticks: AtomicU64,
+    /// What this process may hold, bytes; 0 while it is not managed.
+    pub share_bytes: AtomicU64,
+    /// `CLOCK_MONOTONIC` nanoseconds at which the fault handler began what it is doing; 0 while it waits for work.
+    pub busy_since_ns: AtomicU64,
+    /// By [`Gauge`].
+    pub gauges: [AtomicU64; Gauge::ALL.len()],
+    /// The largest value of each gauge.
+    pub peaks: [AtomicU64; Gauge::ALL.len()],
+    /// The largest sum of resident, pool, metadata and agent bytes.
+    pub footprint_peak: AtomicU64,
+    /// By [`Counter`].
+    pub counters: [AtomicU64; Counter::ALL.len()],
+    /// By [`FaultKind`].
+    pub faults: [Histogram; FaultKind::ALL.len()],
+    /// The one-line reason of `Failed` and `Stopped`, UTF-8, zero-padded.
+    pub failure: [AtomicU64; 32],
+}
+
+impl Process {
+    /// Sets a gauge and its peak.
+    pub fn set(&self, gauge: Gauge, value: u64) {
+        // Relaxed: statistics, each true by itself.
+        self.gauges[gauge as usize].store(value, Relaxed);
+        self.peaks[gauge as usize].fetch_max(value, Relaxed);
+    }
+
+    /// Reads a gauge.
+    pub fn get(&self, gauge: Gauge) -> u64 {
+        self.gauges[gauge as usize].load(Relaxed)
+    }
+
+    /// Adds to a counter.
+    pub fn add(&self, counter: Counter, value: u64) {
+        self.counters[counter as usize].fetch_add(value, Relaxed);
+    }
+
+    /// What the process holds of the budget: resident, pool, metadata and agent bytes.
+    pub fn footprint(&self) -> u64 {
+        [Gauge::ResidentBytes, Gauge::PoolBytes, Gauge::MetadataBytes, Gauge::AgentBytes]
+            .iter()
+            .map(|gauge| self.get(*gauge))
+            .sum()
+    }
+
+    /// Keeps the reason for the end; longer ones are cut.
+    pub fn set_failure(&self, reason: &str) {
+        let mut bytes = [0; 256];
+        let cut = reason.len().min(bytes.len());
+        bytes[..cut].copy_from_slice(&reason.as_bytes()[..cut]);
+        for (word, chunk) in self.failure.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*chunk), Relaxed);
+        }
+    }
+
+    /// The bytes of the reason, zero-padded.
+    pub fn failure(&self) -> [u8; 256] {
+        let mut bytes = [0; 256];
+        for (word, chunk) in self.failure.iter().zip(bytes.as_chunks_mut::<8>().0) {
+            *chunk = word.load(Relaxed).to_le_bytes();
+        }
+        bytes
+    }
+}
+
+/// What the run was asked for, and the words its processes share. Zero-filled memory is a valid ledger with no
+/// budget; `pleat run` fills in the rest before it starts the program.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Ledger {
+    /// [`MAGIC`], written last.
+    pub magic: AtomicU64,
+    /// `--ram`.
+    pub budget_bytes: AtomicU64,
+    /// Compression starts when the run holds this much.
+    pub threshold_bytes: AtomicU64,
+    /// `--swap-size`; 0 means no swap.
+    pub swap_bytes_max: AtomicU64,
+    /// 1 for `--when-full stop`, 0 for `exceed`.
+    pub stop_when_full: AtomicU32,
+    /// A futex: 0 until the threshold is passed, then 1.
+    pub active: AtomicU32,
+    /// Process id of `pleat run`.
+    pub runner_pid: AtomicU32,
+    /// Counts up while `pleat run` is alive and watching.
+    pub runner_ticks: AtomicU32,
+    /// 1 once the warning of `--when-full exceed` has been printed, so that a run prints it once.
+    pub warned: AtomicU32,
+    /// Fills up to a multiple of eight bytes.
+    pub spare: AtomicU32,
+    /// Path of the directory or file of `--swap`, zero-terminated.
+    pub swap_path: [AtomicU64; PATH_BYTES / 8],
+    /// The processes.
+    pub processes: [Process; PROCESSES_MAX],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_bound_what_they_hold() {
+        for ns in (0..5000).chain([1 << 20, (1 << 30) + 12345, 1 << 39]) {
+            let bucket = Histogram::bucket_of(ns);
+            assert!(ns < Histogram::upper_ns(bucket), "{ns} in bucket {bucket}");
+            assert!(bucket == 0 || ns >= Histogram::upper_ns(bucket - 1), "{ns} in bucket {bucket}");
+        }
+        assert_eq!(Histogram::bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names = Gauge::ALL.iter().map(|gauge| gauge.name()).chain(Counter::ALL.iter().map(|counter| counter.name()));
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

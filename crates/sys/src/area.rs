@@ -1,0 +1,105 @@
+//! Areas: stretches of address space that belong to pleat alone.
+//!
+//! The kernel merges neighbouring anonymous mappings, and a program may map memory right beside ours; a page without
+//! any access at each end keeps an area a mapping of its own (KERNEL-FACTS, "Living inside somebody else's program").
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+use page::PAGE_BYTES;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+
+use crate::Errno;
+
+/// A private, anonymous, lazily populated mapping between two guard pages. Unmapped on drop.
+#[derive(Debug)]
+pub struct Area {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: an `Area` is an address range, not the data in it; those who share the data keep it consistent.
+unsafe impl Send for Area {}
+// SAFETY: as above; no method hands out a reference to the content.
+unsafe impl Sync for Area {}
+
+impl Area {
+    /// Reserves `bytes` (rounded up to pages) of zeros. Costs address space only: frames come with the first write.
+    pub fn reserve(bytes: usize) -> Result<Self, Errno> {
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
+        let whole = unsafe {
+            rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes + 2 * PAGE_BYTES, ProtFlags::empty(), flags)?
+        };
+        let base = whole.cast::<u8>().wrapping_add(PAGE_BYTES);
+        let area = Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes };
+        // SAFETY: `base..base + bytes` lies inside the mapping made above, which nobody else knows yet.
+        unsafe { rustix::mm::mprotect(base.cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE)? };
+        // A huge page would make one small encoding cost 2 MiB. Kernels without huge pages answer EINVAL; nothing
+        // is lost then.
+        // SAFETY: the advice concerns the same range and changes no content.
+        let _ = unsafe { rustix::mm::madvise(base.cast(), bytes, Advice::LinuxNoHugepage) };
+        Ok(area)
+    }
+
+    /// The first byte.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// How long it is, guard pages not counted.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The addresses of the whole mapping, guard pages included.
+    pub fn span(&self) -> core::ops::Range<u64> {
+        let base = self.base.as_ptr() as u64;
+        base - PAGE_BYTES as u64..base + (self.bytes + PAGE_BYTES) as u64
+    }
+
+    /// Gives the frames under `offset..offset + bytes` back to the system; the range reads as zeros afterwards.
+    /// Both are multiples of [`PAGE_BYTES`].
+    pub fn release(&self, offset: usize, bytes: usize) {
+        assert!(offset.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES));
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset);
+        let start = self.base.as_ptr().wrapping_add(offset).cast::<c_void>();
+        // SAFETY: the range lies inside this mapping (asserted above). No Rust reference points into an area: its
+        // users keep raw pointers, and call this only for frames that hold nothing any more.
+        let released = unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontNeed) };
+        assert!(released.is_ok(), "MADV_DONTNEED on our own mapping: {released:?}");
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        let whole = self.base.as_ptr().wrapping_sub(PAGE_BYTES).cast::<c_void>();
+        // SAFETY: exactly the mapping made in `reserve`; its owner is being dropped. An error leaves it mapped, which
+        // wastes address space and harms nothing.
+        let _ = unsafe { rustix::mm::munmap(whole, self.bytes + 2 * PAGE_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn released_frames_read_as_zeros() {
+        let area = Area::reserve(3 * PAGE_BYTES - 7).unwrap();
+        assert_eq!(area.bytes(), 3 * PAGE_BYTES);
+        let second = area.base().wrapping_add(PAGE_BYTES);
+        // SAFETY: inside the area.
+        unsafe { second.write(9) };
+        area.release(PAGE_BYTES, PAGE_BYTES);
+        // SAFETY: inside the area.
+        assert_eq!(unsafe { second.read() }, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "assertion failed")]
+    fn release_outside_is_refused() {
+        Area::reserve(PAGE_BYTES).unwrap().release(PAGE_BYTES, PAGE_BYTES);
+    }
+}
