@@ -1,2 +1,78 @@
 //! Turns a page into an encoding and back.
+//!
+//! A [`Codec`] sees one page at a time and keeps nothing between pages, so that any encoding can be decoded alone, in
+//! any order, on any thread. The page it is given must be ours (a frame), not managed memory: the program could write
+//! to that meanwhile, and then the encoding would be of a page that never was.
+//!
+//! A page that is one word repeated needs no codec: see [`same_filled`](fn@same_filled).
 #![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::boxed::Box;
+
+use lz4_flex::block::{CompressTable, get_maximum_output_size};
+use page::{PAGE_BYTES, PageBytes};
+
+mod lz4;
+mod same_filled;
+
+pub use lz4::Lz4;
+pub use same_filled::{fill, same_filled};
+
+/// A way to make a page smaller.
+pub trait Codec: Send + Sync {
+    /// What users call it on the command line and in reports.
+    fn name(&self) -> &'static str;
+
+    /// Writes an encoding of `page` to the start of `out` and returns its length, or `None` if the encoding would not
+    /// be shorter than `out`; then the content of `out` means nothing.
+    fn encode(&self, page: &PageBytes, scratch: &mut Scratch, out: &mut [u8]) -> Option<usize>;
+
+    /// Restores the page that was encoded. On [`Corrupt`] the content of `page` means nothing.
+    fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt>;
+}
+
+/// The most that any codec here writes for one page before it knows that the page does not shrink.
+const ENCODING_BYTES_MAX: usize = get_maximum_output_size(PAGE_BYTES);
+
+/// Working memory for `encode`, about 13 KiB. Make one for each thread that encodes, at start: no codec allocates
+/// while it works.
+pub struct Scratch {
+    /// Emptied by each `encode`, so it carries nothing from page to page.
+    table: CompressTable,
+    out: Box<[u8; ENCODING_BYTES_MAX]>,
+}
+
+impl Scratch {
+    /// Allocates the working memory.
+    pub fn new() -> Self {
+        // Small: positions of 16 bits reach all of a page, in half the cache lines.
+        Self { table: CompressTable::small(), out: Box::new([0; ENCODING_BYTES_MAX]) }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl core::fmt::Debug for Scratch {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.debug_struct("Scratch").finish_non_exhaustive()
+    }
+}
+
+/// These bytes are not the encoding of any page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Corrupt;
+
+impl core::fmt::Display for Corrupt {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str("the encoding is corrupt: it does not decode to exactly one page")
+    }
+}
+
+impl core::error::Error for Corrupt {}
