@@ -294,6 +294,9 @@ pub struct Ledger {
     pub processes: [Process; PROCESSES_MAX],
 }
 
+// SAFETY: atomic numbers all the way down, `repr(C)` without padding, valid when zero.
+unsafe impl sys::host::Shared for Ledger {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

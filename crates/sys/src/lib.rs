@@ -7,6 +7,7 @@
 extern crate alloc;
 
 pub mod area;
+pub mod host;
 
 pub use area::Area;
 pub use rustix::io::Errno;

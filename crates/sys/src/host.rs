@@ -1,0 +1,222 @@
+//! What `pleat run` and `pleat doctor` ask of the kernel and no library offers safely: shared files of atomics, a
+//! trial of userfaultfd, file capabilities. Not for the agent, which has its own ways.
+
+use core::mem::size_of;
+use core::sync::atomic::AtomicU32;
+
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, UserfaultfdFlags};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::thread::futex;
+
+/// A type that may lie in memory shared with other processes.
+///
+/// # Safety
+/// Every byte pattern is a valid value, all-zeros included; every field is an atomic number (nothing is ever borrowed
+/// as plain data); no padding matters, no pointer is inside, and dropping it does nothing.
+pub unsafe trait Shared: Sync + 'static {}
+
+/// A memfd that holds one `T`, mapped for as long as this process lives.
+#[derive(Debug)]
+pub struct SharedFile<T: Shared> {
+    file: OwnedFd,
+    content: &'static T,
+}
+
+impl<T: Shared> SharedFile<T> {
+    /// A new file of zeros. Frames come with the first access, as for any memory.
+    pub fn create(name: &core::ffi::CStr) -> Result<Self, Errno> {
+        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, size_of::<T>() as u64)?;
+        // A file that another process makes shorter would turn our next read into SIGBUS.
+        rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
+        let mapping = unsafe {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            rustix::mm::mmap(core::ptr::null_mut(), size_of::<T>(), access, MapFlags::SHARED, &file, 0)?
+        };
+        // SAFETY: the mapping is `size_of::<T>()` long and page-aligned (more than any `T` of atomics asks for), it is
+        // never unmapped, the seal keeps the file from shrinking, and `Shared` promises that any content is valid
+        // and that writes by other processes meet atomics only.
+        let content = unsafe { &*mapping.cast::<T>() };
+        Ok(Self { file, content })
+    }
+
+    /// The number of the file descriptor, for a path below `/proc/PID/fd`.
+    pub fn descriptor(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
+    /// What the file holds.
+    pub fn content(&self) -> &'static T {
+        self.content
+    }
+}
+
+/// Wakes everybody who waits on this word, in whichever process.
+pub fn wake_all(word: &AtomicU32) {
+    // Flags without PRIVATE: the waiters are other processes. The only error is a bad address, which a reference is
+    // not.
+    let woken = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    assert!(woken.is_ok(), "futex wake: {woken:?}");
+}
+
+/// A process that stays the same one even when its number is used again.
+#[derive(Debug)]
+pub struct ProcessHandle(OwnedFd);
+
+impl ProcessHandle {
+    /// Opens the process that has this number now.
+    pub fn open(pid: u32) -> Result<Self, Errno> {
+        let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
+        Ok(Self(rustix::process::pidfd_open(pid, PidfdFlags::empty())?))
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(&self) -> Result<(), Errno> {
+        rustix::process::pidfd_send_signal(&self.0, Signal::KILL)
+    }
+}
+
+/// How a userfaultfd was got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// The system call: `CAP_SYS_PTRACE` or `vm.unprivileged_userfaultfd=1`; user-mode-only needs nothing.
+    SystemCall,
+    /// `/dev/userfaultfd`, by file permission.
+    Device,
+}
+
+/// Opens a userfaultfd that serves kernel-mode faults too, asks for its features, and closes it again.
+pub fn try_userfaultfd() -> Result<(Way, u64), Errno> {
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+    // SAFETY: nothing is registered with the descriptor, so no memory is affected; it is closed when dropped.
+    let by_call = unsafe { rustix::mm::userfaultfd(flags) };
+    match by_call {
+        Ok(file) => Ok((Way::SystemCall, offer(&file, 0)?)),
+        // EPERM: no privilege. EACCES: a security module. ENOSYS: not built in, or a seccomp filter that hides it.
+        Err(errno) => match by_device() {
+            Ok(file) => Ok((Way::Device, offer(&file, 0)?)),
+            Err(_) => Err(errno),
+        },
+    }
+}
+
+/// Whether a userfaultfd of the full kind accepts these features.
+pub fn accepts_features(features: u64) -> Result<(), Errno> {
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+    // SAFETY: as in `try_userfaultfd`.
+    let file = match unsafe { rustix::mm::userfaultfd(flags) } {
+        Ok(file) => file,
+        Err(_) => by_device()?,
+    };
+    offer(&file, features).map(|_| ())
+}
+
+/// Features of a userfaultfd that serves faults of user mode only, which everybody may open.
+pub fn try_user_mode_only() -> Result<u64, Errno> {
+    // UFFD_USER_MODE_ONLY, include/uapi/linux/userfaultfd.h; rustix has no name for it.
+    let user_mode_only = UserfaultfdFlags::from_bits_retain(1);
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK | user_mode_only;
+    // SAFETY: as in `try_userfaultfd`.
+    let file = unsafe { rustix::mm::userfaultfd(flags)? };
+    offer(&file, 0)
+}
+
+/// Whether the file gives capabilities to those who run it. Files that cannot have any do not.
+pub fn has_file_capabilities(path: &core::ffi::CStr) -> bool {
+    let mut value = [0_u8; 64];
+    // ENODATA: none. ENOTSUP: a file system without attributes. ERANGE: more than 64 bytes, which no version has.
+    rustix::fs::getxattr(path, c"security.capability", &mut value[..]).is_ok_and(|bytes| bytes > 0)
+}
+
+/// `struct uffdio_api`.
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+/// The handshake: the features the kernel has, if it accepts those asked for.
+fn offer(file: &OwnedFd, features: u64) -> Result<u64, Errno> {
+    const UFFD_API: u64 = 0xaa;
+    const UFFDIO_API: rustix::ioctl::Opcode = rustix::ioctl::opcode::read_write::<Api>(0xaa, 0x3f);
+    let mut api = Api { api: UFFD_API, features, ioctls: 0 };
+    // SAFETY: UFFDIO_API reads and writes one `struct uffdio_api`, which `Api` mirrors.
+    let request = unsafe { rustix::ioctl::Updater::<UFFDIO_API, Api>::new(&mut api) };
+    // SAFETY: the request above matches the descriptor, which is a userfaultfd.
+    unsafe { rustix::ioctl::ioctl(file, request)? };
+    Ok(api.features)
+}
+
+/// Makes a userfaultfd through the device.
+fn by_device() -> Result<OwnedFd, Errno> {
+    let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+    // SAFETY: `New` describes USERFAULTFD_IOC_NEW, and the descriptor is the device it belongs to.
+    unsafe { rustix::ioctl::ioctl(&device, New(flags.bits())) }
+}
+
+/// `USERFAULTFD_IOC_NEW`: takes flags by value, returns a descriptor.
+struct New(u32);
+
+// SAFETY: the ioctl takes its argument by value and writes no memory; its result is a new descriptor that nobody else
+// owns.
+unsafe impl rustix::ioctl::Ioctl for New {
+    type Output = OwnedFd;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> rustix::ioctl::Opcode {
+        rustix::ioctl::opcode::none(0xaa, 0)
+    }
+
+    fn as_ptr(&mut self) -> *mut core::ffi::c_void {
+        core::ptr::without_provenance_mut(self.0 as usize)
+    }
+
+    unsafe fn output_from_ptr(
+        result: rustix::ioctl::IoctlOutput,
+        _: *mut core::ffi::c_void,
+    ) -> Result<OwnedFd, Errno> {
+        // SAFETY: the kernel has just made this descriptor for us.
+        Ok(unsafe { OwnedFd::from_raw_fd(result) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use super::*;
+
+    #[repr(C)]
+    struct Words([AtomicU64; 1000]);
+    // SAFETY: nothing but atomics.
+    unsafe impl Shared for Words {}
+
+    #[test]
+    fn a_shared_file_holds_zeros_and_can_be_opened_by_number() {
+        let file = SharedFile::<Words>::create(c"words").unwrap();
+        assert_eq!(file.content().0[999].load(Relaxed), 0);
+        file.content().0[999].store(u64::from_le_bytes(*b"someword"), Relaxed);
+        let bytes = std::fs::read(format!("/proc/self/fd/{}", file.descriptor())).unwrap();
+        assert_eq!(&bytes[7992..], b"someword");
+    }
+
+    #[test]
+    fn capabilities_of_a_plain_file() {
+        assert!(!has_file_capabilities(c"/proc/self/exe"));
+        assert!(!has_file_capabilities(c"/no/such/file"));
+    }
+
+    #[test]
+    fn some_userfaultfd_answers() {
+        match try_user_mode_only() {
+            Ok(features) => assert_ne!(features, 0),
+            Err(errno) => println!("not run: no user-mode-only userfaultfd here: {errno}"),
+        }
+    }
+}
