@@ -64,6 +64,10 @@ impl Sub for PageIndex {
     }
 }
 
+/// Which frame of pleat's own: a page of RAM that holds what was moved out of the program and is not encoded yet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct FrameIndex(pub u32);
+
 /// How many pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PageCount(pub u64);

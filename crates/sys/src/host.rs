@@ -177,10 +177,7 @@ unsafe impl rustix::ioctl::Ioctl for New {
         core::ptr::without_provenance_mut(self.0 as usize)
     }
 
-    unsafe fn output_from_ptr(
-        result: rustix::ioctl::IoctlOutput,
-        _: *mut core::ffi::c_void,
-    ) -> Result<OwnedFd, Errno> {
+    unsafe fn output_from_ptr(result: rustix::ioctl::IoctlOutput, _: *mut core::ffi::c_void) -> Result<OwnedFd, Errno> {
         // SAFETY: the kernel has just made this descriptor for us.
         Ok(unsafe { OwnedFd::from_raw_fd(result) })
     }

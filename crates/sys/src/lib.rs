@@ -6,8 +6,18 @@
 
 extern crate alloc;
 
+mod arch;
+
 pub mod area;
+pub mod file;
+pub mod clock;
 pub mod host;
+pub mod kernel;
+pub mod linux;
+pub mod maps;
+pub mod sync;
+pub mod thread;
+pub mod uffd;
 
 pub use area::Area;
 pub use rustix::io::Errno;

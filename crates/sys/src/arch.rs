@@ -1,0 +1,48 @@
+//! What differs between processors: two functions and a table of numbers.
+
+#[cfg_attr(target_arch = "x86_64", path = "arch/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "arch/aarch64.rs")]
+mod native;
+
+pub(crate) use native::{clone_thread, syscall};
+
+/// How a bare thread begins.
+pub(crate) struct ThreadStart {
+    pub(crate) flags: usize,
+    pub(crate) stack_top: usize,
+    pub(crate) tls: usize,
+    pub(crate) entry: usize,
+    pub(crate) argument: usize,
+}
+
+/// System call numbers that rustix has no function for, or only one that would touch libc's thread data.
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod number {
+    pub(crate) const RT_SIGPROCMASK: usize = 14;
+    pub(crate) const IOCTL: usize = 16;
+    pub(crate) const CLONE: usize = 56;
+    pub(crate) const KILL: usize = 62;
+    pub(crate) const EXIT: usize = 60;
+    pub(crate) const GETPID: usize = 39;
+    pub(crate) const GETTID: usize = 186;
+    pub(crate) const EXIT_GROUP: usize = 231;
+    pub(crate) const SCHED_SETATTR: usize = 314;
+    pub(crate) const USERFAULTFD: usize = 323;
+    pub(crate) const CLOSE_RANGE: usize = 436;
+}
+
+/// System call numbers that rustix has no function for, or only one that would touch libc's thread data.
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod number {
+    pub(crate) const RT_SIGPROCMASK: usize = 135;
+    pub(crate) const IOCTL: usize = 29;
+    pub(crate) const CLONE: usize = 220;
+    pub(crate) const KILL: usize = 129;
+    pub(crate) const EXIT: usize = 93;
+    pub(crate) const GETPID: usize = 172;
+    pub(crate) const GETTID: usize = 178;
+    pub(crate) const EXIT_GROUP: usize = 94;
+    pub(crate) const SCHED_SETATTR: usize = 274;
+    pub(crate) const USERFAULTFD: usize = 282;
+    pub(crate) const CLOSE_RANGE: usize = 436;
+}

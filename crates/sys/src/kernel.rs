@@ -1,0 +1,157 @@
+//! The seam between pleat and Linux: what the pager asks of the kernel, as a trait with a fake for tests.
+//!
+//! Frames are pages that belong to pleat: the program's pages are moved there, encoded from there, and released.
+//! `KERNEL-FACTS` (docs/userfaultfd.md) explains why eviction is a move and not a copy.
+
+use page::{ByteCount, FrameIndex, PageBytes, PageCount, PageIndex};
+
+use crate::Errno;
+
+/// What the kernel tells about the managed memory.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A thread waits for a missing page.
+    Fault {
+        /// The page.
+        page: PageIndex,
+        /// The thread.
+        thread: u32,
+    },
+    /// madvise is about to discard a range: from now on its pages are zeros, except those served again later.
+    Remove(PageRange),
+    /// A range has been unmapped.
+    Unmap(PageRange),
+    /// A range has moved; `from` is a hole now, or unmapped (then an `Unmap` follows).
+    Remap {
+        /// Where it was.
+        from: PageRange,
+        /// Where it starts now.
+        to: PageIndex,
+    },
+    /// The program has forked. The child's faults arrive at this descriptor.
+    Fork(ForkedMemory),
+}
+
+/// The child's memory after a fork: a userfaultfd descriptor, or whatever a fake kernel uses.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ForkedMemory(pub i32);
+
+/// Pages from `start` up to, not including, `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRange {
+    /// The first page.
+    pub start: PageIndex,
+    /// The page behind the last.
+    pub end: PageIndex,
+}
+
+impl PageRange {
+    /// The range of `count` pages at `start`.
+    pub fn new(start: PageIndex, count: PageCount) -> Self {
+        Self { start, end: start + count }
+    }
+
+    /// How many pages it has.
+    pub fn count(self) -> PageCount {
+        self.end - self.start
+    }
+
+    /// Whether `page` lies in it.
+    pub fn contains(self, page: PageIndex) -> bool {
+        self.start <= page && page < self.end
+    }
+
+    /// What both have in common, if anything.
+    pub fn intersection(self, other: Self) -> Option<Self> {
+        let common = Self { start: self.start.max(other.start), end: self.end.min(other.end) };
+        (common.start < common.end).then_some(common)
+    }
+}
+
+/// How far a call over several pages came. `error` says what stopped it; with pages done and no error, ask again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Partial {
+    /// Pages done, from the first on.
+    pub done: PageCount,
+    /// What stopped it at the page behind those.
+    pub error: Option<Errno>,
+}
+
+/// A mapping of the program, as /proc/self/maps tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// Its pages.
+    pub range: PageRange,
+    /// Readable and writable, not executable: the only protection that pages can be moved out of.
+    pub plain_data: bool,
+    /// Private, and of no file.
+    pub anonymous: bool,
+    /// What the kernel calls it.
+    pub name: MappingName,
+}
+
+/// The names that make a difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MappingName {
+    /// None, or one that the program gave by prctl.
+    Plain,
+    /// The brk heap.
+    Heap,
+    /// The main thread's stack, vdso and the like.
+    Special,
+    /// A file.
+    File,
+}
+
+/// What the pager asks of the kernel. All methods may be called from several threads; those that say so, one at a time.
+pub trait Kernel {
+    /// The next message, or `None` if there is none now. One reader at a time.
+    fn next_message(&self) -> Option<Message>;
+
+    /// Moves `count` pages from `from` into the frames from `to` on. Atomic against the program's writes: afterwards
+    /// the program misses those pages and the frames hold what was last written. One caller at a time.
+    ///
+    /// Errors: `AGAIN` a layout message is unread or its thread has not run · `NOENT` nothing there · `BUSY` pinned,
+    /// or shared with a forked process · `INVAL` locked, or its protection has changed · `EXIST` our bug.
+    fn move_out(&self, from: PageIndex, count: PageCount, to: FrameIndex) -> Partial;
+
+    /// Moves a frame back where it came from and wakes who waits there. Errors as for `move_out`; `EXIST` means that
+    /// the page is there already.
+    fn move_back(&self, frame: FrameIndex, to: PageIndex) -> Result<(), Errno>;
+
+    /// Copies pages into the holes from `to` on and wakes who waits there. `EXIST`: the next one is there already.
+    fn fill(&self, to: PageIndex, pages: &[PageBytes]) -> Partial;
+
+    /// Wakes who waits for any of these pages without changing them.
+    fn wake(&self, range: PageRange);
+
+    /// The content of a frame. Valid until the frame is moved back or released.
+    fn frame(&self, frame: FrameIndex) -> *const PageBytes;
+
+    /// Gives frames back to the system.
+    fn release(&self, first: FrameIndex, count: PageCount);
+
+    /// Faults and layout changes of the range become messages. Pages that are there stay.
+    fn register(&self, range: PageRange) -> Result<(), Errno>;
+
+    /// Undoes `register`. Missing pages read as zeros from then on.
+    fn unregister(&self, range: PageRange);
+
+    /// Whether a layout message is unread, or its thread has not run.
+    fn layout_is_changing(&self) -> bool;
+
+    /// Visits the program's mappings by address.
+    fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno>;
+
+    /// Visits the runs of resident pages of a range.
+    fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno>;
+
+    /// Gives this process its own copy of pages that it shares with a forked one, as a write would.
+    fn unshare(&self, range: PageRange) -> Result<(), Errno>;
+
+    /// Anonymous memory of the whole process that is resident now, pleat's own included.
+    fn resident_anonymous(&self) -> ByteCount;
+
+    /// Time, for measuring and for limits of waiting.
+    fn now_ns(&self) -> u64;
+}

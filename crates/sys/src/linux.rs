@@ -1,0 +1,229 @@
+//! Linux as the pager sees it: two userfaultfds, a staging area, frames, and three files of /proc.
+//!
+//! Eviction is a chain of two moves. The first goes through the userfaultfd that owns the program's memory, so that
+//! the kernel refuses it while a layout message is pending; it ends in the staging area, which the same descriptor
+//! owns. The second goes through a userfaultfd without any events and ends in the frames, which can then be released
+//! without a message that only we could read (docs/userfaultfd.md).
+
+use alloc::vec::Vec;
+
+use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::Advice;
+
+use crate::kernel::{Kernel, Mapping, Message, PageRange, Partial};
+use crate::sync::Lock;
+use crate::uffd::{Uffd, feature};
+use crate::{Area, Errno, clock, maps};
+
+/// Pages that one `move_out` can take.
+pub const STAGING_PAGES: PageCount = PageCount(64);
+/// Tries of the second move: it can meet a passing `AGAIN` or `BUSY`, never a lasting one.
+const SECOND_MOVE_TRIES: u32 = 1000;
+
+/// The real kernel.
+#[derive(Debug)]
+pub struct Linux {
+    /// Owns the program's ranges and the staging area; events are on.
+    program: Uffd,
+    /// Owns the frames; no events.
+    frames_uffd: Uffd,
+    staging: Area,
+    frames: Area,
+    statm: OwnedFd,
+    pagemap: OwnedFd,
+    proc: OwnedFd,
+    maps_buffer: Lock<Vec<u8>>,
+}
+
+/// Memory that outlives a fork: the child goes on with its copy of it.
+#[derive(Debug)]
+pub struct Quarters {
+    staging: Area,
+    frames: Area,
+}
+
+impl Quarters {
+    /// Reserves a staging area and `frames` frames.
+    pub fn reserve(frames: PageCount) -> Result<Self, Errno> {
+        let staging = Area::reserve(STAGING_PAGES.bytes().0 as usize)?;
+        Ok(Self { staging, frames: Area::reserve(frames.bytes().0 as usize)? })
+    }
+}
+
+impl Linux {
+    /// Opens everything; what is opened belongs to the calling thread's descriptor table.
+    pub fn open(quarters: Quarters) -> Result<Self, Errno> {
+        let program = Uffd::open(feature::NEEDED)?;
+        program.register(area_range(&quarters.staging))?;
+        Self::with(program, quarters)
+    }
+
+    /// After a fork, in the child: the userfaultfd that the fork message brought already owns all that the parent's
+    /// owned.
+    pub fn inherit(program: Uffd, quarters: Quarters) -> Result<Self, Errno> {
+        Self::with(program, quarters)
+    }
+
+    fn with(program: Uffd, quarters: Quarters) -> Result<Self, Errno> {
+        let frames_uffd = Uffd::open(feature::MOVE)?;
+        frames_uffd.register(area_range(&quarters.frames))?;
+        let read = OFlags::RDONLY | OFlags::CLOEXEC;
+        let proc = rustix::fs::open(c"/proc/self", read | OFlags::DIRECTORY, Mode::empty())?;
+        Ok(Self {
+            program,
+            frames_uffd,
+            statm: rustix::fs::openat(&proc, c"statm", read, Mode::empty())?,
+            pagemap: rustix::fs::openat(&proc, c"pagemap", read, Mode::empty())?,
+            proc,
+            staging: quarters.staging,
+            frames: quarters.frames,
+            maps_buffer: Lock::new(Vec::new()),
+        })
+    }
+
+    /// The descriptor to wait at for messages.
+    pub fn messages(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
+    }
+
+    /// Frames there are.
+    pub fn frame_count(&self) -> PageCount {
+        PageCount((self.frames.bytes() / PAGE_BYTES) as u64)
+    }
+
+    /// A page that the program's userfaultfd serves and nobody else uses, for [`Uffd::is_orphaned`].
+    pub fn probe(&self) -> PageIndex {
+        PageIndex::containing(self.staging.base() as u64)
+    }
+
+    /// The addresses that must never be managed.
+    pub fn own_spans(&self) -> [core::ops::Range<u64>; 2] {
+        [self.staging.span(), self.frames.span()]
+    }
+
+    /// Takes the memory out of a kernel whose descriptors belong to another process: the child's copy after a fork.
+    /// The descriptors are forgotten, not closed: their numbers mean something else here.
+    pub fn into_quarters(self) -> Quarters {
+        for fd in [self.statm, self.pagemap, self.proc] {
+            core::mem::forget(fd);
+        }
+        core::mem::forget(self.program);
+        core::mem::forget(self.frames_uffd);
+        Quarters { staging: self.staging, frames: self.frames }
+    }
+
+    fn frame_address(&self, frame: FrameIndex) -> u64 {
+        assert!((frame.0 as usize) < self.frames.bytes() / PAGE_BYTES);
+        self.frames.base() as u64 + (u64::from(frame.0) << page::PAGE_SHIFT)
+    }
+
+    /// The second move of the chain. What has left the program must arrive: there is nowhere else to keep it.
+    fn staging_to_frames(&self, count: PageCount, to: FrameIndex) {
+        let mut done = PageCount::ZERO;
+        for _ in 0..SECOND_MOVE_TRIES {
+            let source = self.staging.base() as u64 + done.bytes().0;
+            let target = self.frame_address(to) + done.bytes().0;
+            // SAFETY: the staging area is ours alone, and so are the frames.
+            let moved = unsafe { self.frames_uffd.move_pages(target, source, count - done) };
+            done += moved.done;
+            if done == count {
+                return;
+            }
+        }
+        panic!("pages cannot leave the staging area");
+    }
+}
+
+fn area_range(area: &Area) -> PageRange {
+    PageRange::new(PageIndex::containing(area.base() as u64), PageCount((area.bytes() / PAGE_BYTES) as u64))
+}
+
+impl Kernel for Linux {
+    fn next_message(&self) -> Option<Message> {
+        self.program.read()
+    }
+
+    fn move_out(&self, from: PageIndex, count: PageCount, to: FrameIndex) -> Partial {
+        assert!(count <= STAGING_PAGES);
+        // SAFETY: managed memory is never borrowed as Rust references, and the program finds its pages missing,
+        // which is what a pager is for.
+        let moved = unsafe { self.program.move_pages(self.staging.base() as u64, from.address(), count) };
+        if moved.done > PageCount::ZERO {
+            self.staging_to_frames(moved.done, to);
+        }
+        moved
+    }
+
+    fn move_back(&self, frame: FrameIndex, to: PageIndex) -> Result<(), Errno> {
+        // SAFETY: the caller owns the frame and will not use its content any more.
+        let moved = unsafe { self.program.move_pages(to.address(), self.frame_address(frame), PageCount(1)) };
+        moved.error.map_or(Ok(()), Err)
+    }
+
+    fn fill(&self, to: PageIndex, pages: &[PageBytes]) -> Partial {
+        // SAFETY: a slice is readable for its whole length.
+        unsafe { self.program.copy(to, pages.as_ptr().cast(), PageCount(pages.len() as u64)) }
+    }
+
+    fn wake(&self, range: PageRange) {
+        // The only error is a range that is not one; ours are.
+        let _ = self.program.wake(range);
+    }
+
+    fn frame(&self, frame: FrameIndex) -> *const PageBytes {
+        self.frame_address(frame) as *const PageBytes
+    }
+
+    fn release(&self, first: FrameIndex, count: PageCount) {
+        self.frames.release(first.0 as usize * PAGE_BYTES, count.bytes().0 as usize);
+    }
+
+    fn register(&self, range: PageRange) -> Result<(), Errno> {
+        self.program.register(range)
+    }
+
+    fn unregister(&self, range: PageRange) {
+        // INVAL: parts are not mapped any more, and what is not mapped needs no undoing.
+        let _ = self.program.unregister(range);
+    }
+
+    fn layout_is_changing(&self) -> bool {
+        self.program.layout_is_changing()
+    }
+
+    fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
+        let maps = rustix::fs::openat(&self.proc, c"maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        maps::visit(&maps, &mut self.maps_buffer.lock(), visit)
+    }
+
+    fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+        maps::resident(&self.pagemap, range, visit)
+    }
+
+    fn unshare(&self, range: PageRange) -> Result<(), Errno> {
+        let start = range.start.address() as *mut core::ffi::c_void;
+        // SAFETY: populating for writing changes no content: it does what the program's next write would do.
+        unsafe { rustix::mm::madvise(start, range.count().bytes().0 as usize, Advice::LinuxPopulateWrite) }
+    }
+
+    fn resident_anonymous(&self) -> ByteCount {
+        resident_anonymous(&self.statm).unwrap_or(ByteCount::ZERO)
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+}
+
+/// Resident pages that are of no file: /proc/PID/statm, second field less the third.
+pub fn resident_anonymous(statm: impl AsFd) -> Option<ByteCount> {
+    let mut text = [0; 128];
+    let length = rustix::io::pread(statm, &mut text, 0).ok()?;
+    let text = core::str::from_utf8(&text[..length]).ok()?;
+    let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
+    let resident = fields.next()?.ok()?;
+    let of_files = fields.next()?.ok()?;
+    Some(PageCount(resident.saturating_sub(of_files)).bytes())
+}

@@ -1,0 +1,171 @@
+//! The program's mappings and which of their pages are resident: /proc/self/maps and pagemap.
+
+use alloc::vec::Vec;
+
+use page::{PAGE_BYTES, PageIndex};
+use rustix::fd::{AsFd, AsRawFd};
+
+use crate::Errno;
+use crate::arch::{self, number};
+use crate::kernel::{Mapping, MappingName, PageRange};
+use crate::thread::errno;
+
+/// Reads `maps` (an open /proc/PID/maps, at its start) and visits each mapping.
+pub fn visit(maps: impl AsFd, buffer: &mut Vec<u8>, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
+    let mut kept = 0;
+    loop {
+        if buffer.len() < kept + 2 * PAGE_BYTES {
+            buffer.resize(kept + 4 * PAGE_BYTES, 0); // A line is at most a path long; grows once or twice in a life.
+        }
+        let read = rustix::io::read(&maps, &mut buffer[kept..])?;
+        if read == 0 {
+            return Ok(());
+        }
+        let filled = kept + read;
+        let mut start = 0;
+        while let Some(length) = buffer[start..filled].iter().position(|byte| *byte == b'\n') {
+            if let Some(mapping) = parse(&buffer[start..start + length]) {
+                visit(mapping);
+            }
+            start += length + 1;
+        }
+        buffer.copy_within(start..filled, 0);
+        kept = filled - start;
+    }
+}
+
+/// One line: `start-end perms offset dev inode   name`.
+fn parse(line: &[u8]) -> Option<Mapping> {
+    let mut fields = line.splitn(6, |byte| *byte == b' ');
+    let mut addresses = fields.next()?.split(|byte| *byte == b'-');
+    let start = hex(addresses.next()?)?;
+    let end = hex(addresses.next()?)?;
+    let permissions = fields.next()?;
+    let _offset = fields.next()?;
+    let _device = fields.next()?;
+    let inode = fields.next()?;
+    let name = fields.next().unwrap_or(b"").trim_ascii();
+    let name = match name {
+        b"[heap]" => MappingName::Heap,
+        _ if name.is_empty() || name.starts_with(b"[anon:") => MappingName::Plain,
+        _ if name.starts_with(b"[") => MappingName::Special,
+        _ => MappingName::File,
+    };
+    Some(Mapping {
+        range: PageRange { start: PageIndex::containing(start), end: PageIndex::containing(end) },
+        plain_data: permissions == b"rw-p",
+        anonymous: inode == b"0" && permissions.get(3) == Some(&b'p') && name != MappingName::File,
+        name,
+    })
+}
+
+fn hex(digits: &[u8]) -> Option<u64> {
+    u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// PAGEMAP_SCAN (Linux 6.7): runs of pages with one category.
+const PAGEMAP_SCAN: usize = 0xc060_6610;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// Runs that one call may return.
+const RUNS: usize = 128;
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Run {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ScanArguments {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    runs: u64,
+    runs_max: u64,
+    pages_max: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// Visits the runs of resident pages of `range`; `pagemap` is an open /proc/PID/pagemap.
+pub fn resident(pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+    let mut runs = [Run::default(); RUNS];
+    let mut next = range.start.address();
+    let end = range.end.address();
+    while next < end {
+        let mut scan = ScanArguments {
+            size: size_of::<ScanArguments>() as u64,
+            start: next,
+            end,
+            runs: runs.as_mut_ptr() as u64,
+            runs_max: RUNS as u64,
+            category_mask: PAGE_IS_PRESENT,
+            return_mask: PAGE_IS_PRESENT,
+            ..Default::default()
+        };
+        let args = [pagemap.as_fd().as_raw_fd() as usize, PAGEMAP_SCAN, &raw mut scan as usize, 0, 0, 0];
+        // SAFETY: the structure and the array it points at live on this stack, with the lengths it names.
+        let found = errno(unsafe { arch::syscall(number::IOCTL, args) })?;
+        for run in &runs[..found] {
+            visit(PageRange { start: PageIndex::containing(run.start), end: PageIndex::containing(run.end) });
+        }
+        if scan.walk_end <= next {
+            return Ok(()); // Cannot be; better to stop than to go round for ever.
+        }
+        next = scan.walk_end;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(path: &core::ffi::CStr) -> rustix::fd::OwnedFd {
+        rustix::fs::open(path, rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_parsed() {
+        let heap = parse(b"5555-5557000 rw-p 00000000 00:00 0                          [heap]");
+        assert!(heap.is_some_and(|heap| heap.name == MappingName::Heap && heap.anonymous && heap.plain_data));
+        let plain = parse(b"7f0000000000-7f0000002000 rw-p 00000000 00:00 0 ").unwrap();
+        assert_eq!(plain.name, MappingName::Plain);
+        assert_eq!(plain.range.count().0, 2);
+        let file = parse(b"7f0000000000-7f0000002000 rw-p 00001000 fe:00 123    /usr/lib/a b.so").unwrap();
+        assert!(!file.anonymous && file.name == MappingName::File);
+        let stack = parse(b"7ffc0000-7ffd0000 rw-p 00000000 00:00 0      [stack]").unwrap();
+        assert_eq!(stack.name, MappingName::Special);
+        let code = parse(b"7f0000000000-7f0000002000 rwxp 00000000 00:00 0 ").unwrap();
+        assert!(!code.plain_data && code.anonymous);
+        assert!(parse(b"nonsense").is_none());
+    }
+
+    #[test]
+    fn own_mappings_and_their_resident_pages_are_found() {
+        let area = crate::Area::reserve(64 * PAGE_BYTES).unwrap();
+        for page in [3, 4, 9] {
+            // SAFETY: inside the area.
+            unsafe { area.base().wrapping_add(page * PAGE_BYTES).write(1) };
+        }
+        let start = PageIndex::containing(area.base() as u64);
+        let range = PageRange::new(start, page::PageCount(64));
+        let mut buffer = Vec::new();
+        let mut found = false;
+        let maps = open(c"/proc/self/maps");
+        visit(&maps, &mut buffer, &mut |mapping| found |= mapping.range == range && mapping.anonymous).unwrap();
+        assert!(found, "an area is a mapping of its own");
+        let pagemap = open(c"/proc/self/pagemap");
+        let mut pages = Vec::new();
+        resident(&pagemap, range, &mut |run| pages.extend(run.start.until(run.end).map(|page| page.0 - start.0)))
+            .unwrap();
+        assert_eq!(pages, [3, 4, 9]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Locks that need nothing of libc: a futex mutex, and an event to wait for.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use rustix::fs::Timespec;
+use rustix::thread::futex;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+/// Looks at a held lock before sleeping: our critical sections last about as long as a futex call.
+const SPINS: u32 = 200;
+
+/// Mutual exclusion. A futex, so that a waiter sleeps; no poisoning, because a panic ends the program.
+#[derive(Debug)]
+pub struct Lock<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the word lets one thread at a time reach the value.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// A free lock.
+    pub const fn new(value: T) -> Self {
+        Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+    }
+
+    /// Waits until it is free and takes it.
+    pub fn lock(&self) -> Held<'_, T> {
+        for _ in 0..SPINS {
+            // Acquire: sees everything that the last holder wrote.
+            if self.word.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Held { lock: self };
+            }
+            core::hint::spin_loop();
+        }
+        // Acquire, as above. Whoever comes this way leaves the word at CONTENDED, so that the holder wakes somebody.
+        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
+            // An error means that the word changed or a signal came: look again.
+            let _ = futex::wait(&self.word, futex::Flags::PRIVATE, CONTENDED, None);
+        }
+        Held { lock: self }
+    }
+
+    /// Frees a lock whose holder does not exist: the copy of a lock in a forked child, held there by a thread of the
+    /// parent.
+    ///
+    /// # Safety
+    /// No thread of this process holds the lock or waits for it.
+    pub unsafe fn reset(&self) {
+        self.word.store(FREE, Ordering::Release);
+    }
+}
+
+/// Access to a lock's value, until dropped.
+#[derive(Debug)]
+pub struct Held<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: `Held` exists only while this thread holds the lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: `Held` exists only while this thread holds the lock, and is borrowed mutably.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        // Release: the next holder sees what was written here.
+        if self.lock.word.swap(FREE, Ordering::Release) == CONTENDED {
+            let _ = futex::wake(&self.lock.word, futex::Flags::PRIVATE, 1);
+        }
+    }
+}
+
+/// Waits until `word` differs from `value`, a wake-up comes, or the time is over. Who shares the word between
+/// processes says so by `shared`.
+pub fn wait_while(word: &AtomicU32, value: u32, limit: Duration, shared: Sharing) {
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    // Every outcome means the same to the caller: look again.
+    let _ = futex::wait(word, shared.flags(), value, Some(&limit));
+}
+
+/// Wakes everybody in [`wait_while`] on `word`.
+pub fn wake_all(word: &AtomicU32, shared: Sharing) {
+    let _ = futex::wake(word, shared.flags(), i32::MAX as u32);
+}
+
+/// Who waits on a futex.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// Threads of one process.
+    Process,
+    /// Processes that map the same file.
+    Machine,
+}
+
+impl Sharing {
+    fn flags(self) -> futex::Flags {
+        match self {
+            Self::Process => futex::Flags::PRIVATE,
+            Self::Machine => futex::Flags::empty(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_increment_is_lost() {
+        static COUNT: Lock<u64> = Lock::new(0);
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    for _ in 0..50_000 {
+                        *COUNT.lock() += 1;
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(*COUNT.lock(), 200_000);
+    }
+
+    #[test]
+    fn waiting_ends() {
+        let word = AtomicU32::new(3);
+        wait_while(&word, 3, Duration::from_millis(1), Sharing::Process);
+        wait_while(&word, 4, Duration::from_secs(100), Sharing::Machine);
+        wake_all(&word, Sharing::Machine);
+    }
+}

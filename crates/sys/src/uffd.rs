@@ -1,0 +1,209 @@
+//! userfaultfd: a thin layer over its ioctls.
+//!
+//! The crate `userfaultfd` 0.9 has neither MOVE nor fork events with libc-free threads, and loses errno in partial
+//! copies (KERNEL-FACTS). Structures and numbers are those of include/uapi/linux/userfaultfd.h.
+
+use page::{PAGE_BYTES, PageCount};
+use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use crate::Errno;
+use crate::arch::{self, number};
+use crate::kernel::{ForkedMemory, Message, PageRange, Partial};
+use crate::thread::errno;
+use page::PageIndex;
+
+const API: u64 = 0xaa;
+const UFFDIO_API: usize = 0xc018_aa3f;
+const UFFDIO_REGISTER: usize = 0xc020_aa00;
+const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
+const UFFDIO_WAKE: usize = 0x8010_aa02;
+const UFFDIO_COPY: usize = 0xc028_aa03;
+const UFFDIO_ZEROPAGE: usize = 0xc020_aa04;
+const UFFDIO_MOVE: usize = 0xc028_aa05;
+/// `USERFAULTFD_IOC_NEW` of /dev/userfaultfd.
+const IOC_NEW: usize = 0xaa00;
+const REGISTER_MODE_MISSING: u64 = 1;
+const O_CLOEXEC_NONBLOCK: usize = 0o2_004_000;
+
+/// Features of userfaultfd that pleat uses.
+pub mod feature {
+    /// Fork is reported and the child keeps its registrations.
+    pub const EVENT_FORK: u64 = 1 << 1;
+    /// mremap is reported.
+    pub const EVENT_REMAP: u64 = 1 << 2;
+    /// madvise(DONTNEED, FREE, REMOVE) is reported.
+    pub const EVENT_REMOVE: u64 = 1 << 3;
+    /// munmap is reported.
+    pub const EVENT_UNMAP: u64 = 1 << 6;
+    /// Faults name their thread.
+    pub const THREAD_ID: u64 = 1 << 8;
+    /// `UFFDIO_MOVE` exists (Linux 6.8).
+    pub const MOVE: u64 = 1 << 16;
+    /// What the agent cannot do without.
+    pub const NEEDED: u64 = EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP | THREAD_ID | MOVE;
+}
+
+/// An open userfaultfd.
+#[derive(Debug)]
+pub struct Uffd(OwnedFd);
+
+impl Uffd {
+    /// Opens one that serves kernel-mode faults too, by the system call or else by /dev/userfaultfd, with `features`.
+    pub fn open(features: u64) -> Result<Self, Errno> {
+        // SAFETY: takes flags, returns a descriptor.
+        let by_call = unsafe { arch::syscall(number::USERFAULTFD, [O_CLOEXEC_NONBLOCK, 0, 0, 0, 0, 0]) };
+        let fd = match errno(by_call) {
+            Ok(fd) => fd,
+            Err(refused) => Self::open_by_device().map_err(|_| refused)?,
+        };
+        // SAFETY: the descriptor has just been made and nobody else knows it.
+        let uffd = Self(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+        let mut api = [API, features, 0];
+        uffd.ioctl(UFFDIO_API, api.as_mut_ptr())?;
+        Ok(uffd)
+    }
+
+    fn open_by_device() -> Result<usize, Errno> {
+        use rustix::fs::{Mode, OFlags};
+        let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let args = [device.as_raw_fd() as usize, IOC_NEW, O_CLOEXEC_NONBLOCK, 0, 0, 0];
+        // SAFETY: this ioctl takes flags and returns a descriptor.
+        errno(unsafe { arch::syscall(number::IOCTL, args) })
+    }
+
+    /// Takes over the descriptor that a fork message brought, or that another process sent.
+    pub fn adopt(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    fn ioctl(&self, request: usize, argument: *mut u64) -> Result<(), Errno> {
+        let args = [self.0.as_raw_fd() as usize, request, argument as usize, 0, 0, 0];
+        // SAFETY: each caller passes an array of u64 that is the request's structure. What the request does to the
+        // address space is for the caller to answer.
+        errno(unsafe { arch::syscall(number::IOCTL, args) }).map(|_| ())
+    }
+
+    /// Faults in the range arrive here.
+    pub fn register(&self, range: PageRange) -> Result<(), Errno> {
+        let mut argument = [range.start.address(), range.count().bytes().0, REGISTER_MODE_MISSING, 0];
+        self.ioctl(UFFDIO_REGISTER, argument.as_mut_ptr())
+    }
+
+    /// Faults in the range are the kernel's again.
+    pub fn unregister(&self, range: PageRange) -> Result<(), Errno> {
+        let mut argument = [range.start.address(), range.count().bytes().0];
+        self.ioctl(UFFDIO_UNREGISTER, argument.as_mut_ptr())
+    }
+
+    /// Wakes who waits in the range.
+    pub fn wake(&self, range: PageRange) -> Result<(), Errno> {
+        let mut argument = [range.start.address(), range.count().bytes().0];
+        self.ioctl(UFFDIO_WAKE, argument.as_mut_ptr())
+    }
+
+    /// Copies `count` pages at `source` into the holes from `to` on, and wakes who waits there.
+    ///
+    /// # Safety
+    /// `source` is readable for `count` pages.
+    pub unsafe fn copy(&self, to: PageIndex, source: *const u8, count: PageCount) -> Partial {
+        let mut argument = [to.address(), source as u64, count.bytes().0, 0, 0];
+        let result = self.ioctl(UFFDIO_COPY, argument.as_mut_ptr());
+        partial(result, argument[4], count)
+    }
+
+    /// Moves `count` pages at `source` into the holes from `to` on, and wakes who waits there.
+    ///
+    /// # Safety
+    /// Nobody holds a Rust reference into the source, and its owner agrees to find it missing.
+    pub unsafe fn move_pages(&self, to: u64, source: u64, count: PageCount) -> Partial {
+        let mut argument = [to, source, count.bytes().0, 0, 0];
+        let result = self.ioctl(UFFDIO_MOVE, argument.as_mut_ptr());
+        partial(result, argument[4], count)
+    }
+
+    /// Whether a layout message is unread or its thread has not run: then the kernel answers `AGAIN` before it looks
+    /// at anything else. A zero page of no length is `INVAL` otherwise.
+    pub fn layout_is_changing(&self) -> bool {
+        let mut argument = [0_u64; 4];
+        self.ioctl(UFFDIO_ZEROPAGE, argument.as_mut_ptr()) == Err(Errno::AGAIN)
+    }
+
+    /// Whether the address space behind it is gone: its last process has ended or has executed another program.
+    /// `probe` is an address that this descriptor serves.
+    pub fn is_orphaned(&self, probe: PageIndex) -> bool {
+        // Write-protecting what is not registered for it is NOENT; without an address space it is SRCH.
+        const UFFDIO_WRITEPROTECT: usize = 0xc018_aa06;
+        let mut argument = [probe.address(), PAGE_BYTES as u64, 0];
+        self.ioctl(UFFDIO_WRITEPROTECT, argument.as_mut_ptr()) == Err(Errno::SRCH)
+    }
+
+    /// The next message, or `None` if there is none.
+    pub fn read(&self) -> Option<Message> {
+        let mut raw = [0_u64; 4]; // struct uffd_msg: event, three reserved fields, then three words.
+        let bytes: &mut [u8] = bytemuck_words(&mut raw);
+        match rustix::io::read(&self.0, bytes) {
+            Ok(32) => decode(raw),
+            // AGAIN: nothing there. INTR cannot be, our signals are blocked. Anything else: nothing to be had.
+            _ => None,
+        }
+    }
+}
+
+impl AsFd for Uffd {
+    fn as_fd(&self) -> rustix::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn bytemuck_words(words: &mut [u64; 4]) -> &mut [u8] {
+    // SAFETY: any bytes are valid as u64 and u64 as bytes; the length is that of the array.
+    unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 32) }
+}
+
+/// UFFDIO_COPY and UFFDIO_MOVE answer `AGAIN` after some of the pages, with the bytes done in their last field; the
+/// reason comes out when one asks again. A failure at the first page leaves minus errno there.
+fn partial(result: Result<(), Errno>, field: u64, count: PageCount) -> Partial {
+    match result {
+        Ok(()) => Partial { done: count, error: None },
+        Err(_) if (field as i64) > 0 => Partial { done: PageCount(field / PAGE_BYTES as u64), error: None },
+        Err(error) => Partial { done: PageCount::ZERO, error: Some(error) },
+    }
+}
+
+fn decode(raw: [u64; 4]) -> Option<Message> {
+    let range = |start: u64, end: u64| PageRange {
+        start: PageIndex::containing(start),
+        end: PageIndex::containing(end + PAGE_BYTES as u64 - 1),
+    };
+    match raw[0] as u8 {
+        0x12 => Some(Message::Fault { page: PageIndex::containing(raw[2]), thread: raw[3] as u32 }),
+        0x13 => Some(Message::Fork(ForkedMemory(raw[1] as i32))),
+        0x14 => Some(Message::Remap { from: range(raw[1], raw[1] + raw[3]), to: PageIndex::containing(raw[2]) }),
+        0x15 => Some(Message::Remove(range(raw[1], raw[2]))),
+        0x16 => Some(Message::Unmap(range(raw[1], raw[2]))),
+        _ => None, // A message of a kernel newer than we asked for: none such is enabled.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_results_are_told_apart() {
+        let again = Err(Errno::AGAIN);
+        assert_eq!(partial(Ok(()), 8192, PageCount(2)).done, PageCount(2));
+        assert_eq!(partial(again, 4096, PageCount(2)), Partial { done: PageCount(1), error: None });
+        let refused = partial(Err(Errno::EXIST), (-17_i64) as u64, PageCount(2));
+        assert_eq!(refused, Partial { done: PageCount::ZERO, error: Some(Errno::EXIST) });
+    }
+
+    #[test]
+    fn messages_are_decoded() {
+        let fault = decode([0x12, 1, 0x5678, 42]);
+        assert_eq!(fault, Some(Message::Fault { page: PageIndex(5), thread: 42 }));
+        let unmap = decode([0x16, 0x1000, 0x3000, 0]);
+        assert_eq!(unmap, Some(Message::Unmap(PageRange { start: PageIndex(1), end: PageIndex(3) })));
+        assert_eq!(decode([0x77, 0, 0, 0]), None);
+    }
+}
