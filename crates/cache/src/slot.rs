@@ -1,0 +1,135 @@
+//! A slot: the eight bytes that say where a page is.
+//!
+//! Three bits of kind, two of age, and up to 36 of a frame, a word, or a key. Zero is an untouched page, so that fresh
+//! tables need no filling.
+
+use backing::BackingKey;
+use page::FrameIndex;
+use policy::replacement::Age;
+use store::StoreKey;
+
+use crate::words::WordIndex;
+
+const KIND_BITS: u32 = 3;
+const PAYLOAD_SHIFT: u32 = KIND_BITS + Age::BITS;
+
+/// Where a page is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Never touched, discarded, or not managed: reads as zeros.
+    Untouched,
+    /// With the program.
+    Resident,
+    /// In a frame, on its way out.
+    Leaving(FrameIndex),
+    /// Nowhere: one repeated word.
+    SameFilled(WordIndex),
+    /// In the store, smaller.
+    Compressed(StoreKey),
+    /// In the store as it is.
+    Incompressible(StoreKey),
+    /// In the segment log: being written back while its segment is in memory, backed once that is on the medium.
+    Below(BackingKey),
+}
+
+impl Place {
+    /// Kinds there are.
+    pub(crate) const KINDS: usize = 7;
+
+    /// A number for the kind, 0 to `KINDS - 1`.
+    pub(crate) const fn kind(self) -> usize {
+        match self {
+            Self::Untouched => 0,
+            Self::Resident => 1,
+            Self::Leaving(_) => 2,
+            Self::SameFilled(_) => 3,
+            Self::Compressed(_) => 4,
+            Self::Incompressible(_) => 5,
+            Self::Below(_) => 6,
+        }
+    }
+
+    /// Whether its bytes are in the store.
+    pub(crate) const fn is_stored(self) -> bool {
+        matches!(self, Self::Compressed(_) | Self::Incompressible(_))
+    }
+}
+
+/// A page's entry in the page table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Slot(u64);
+
+impl Slot {
+    /// A slot that says `place`, with an age that means something for resident and stored pages only.
+    pub fn new(place: Place, age: Age) -> Self {
+        let payload = match place {
+            Place::Untouched => return Self(0),
+            Place::Resident => 0,
+            Place::Leaving(frame) => u64::from(frame.0),
+            Place::SameFilled(word) => u64::from(word.0),
+            Place::Compressed(key) | Place::Incompressible(key) => key.bits(),
+            Place::Below(key) => key.bits(),
+        };
+        assert!(payload < 1 << 36);
+        Self(place.kind() as u64 | age.bits() << KIND_BITS | payload << PAYLOAD_SHIFT)
+    }
+
+    /// Where the page is.
+    pub fn place(self) -> Place {
+        let payload = self.0 >> PAYLOAD_SHIFT;
+        match self.0 & ((1 << KIND_BITS) - 1) {
+            0 => Place::Untouched,
+            1 => Place::Resident,
+            2 => Place::Leaving(FrameIndex(payload as u32)),
+            3 => Place::SameFilled(WordIndex(payload as u16)),
+            4 => Place::Compressed(StoreKey::from_bits(payload)),
+            5 => Place::Incompressible(StoreKey::from_bits(payload)),
+            6 => Place::Below(BackingKey::from_bits(payload)),
+            kind => panic!("a slot of kind {kind}: the page table is damaged"),
+        }
+    }
+
+    /// How many more looks it survives.
+    pub fn age(self) -> Age {
+        Age::from_bits(self.0 >> KIND_BITS)
+    }
+
+    /// The same place with another age.
+    #[must_use]
+    pub fn with_age(self, age: Age) -> Self {
+        Self::new(self.place(), age)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_survives_its_slot() {
+        let key = (1 << 36) - 1;
+        let places = [
+            Place::Untouched,
+            Place::Resident,
+            Place::Leaving(FrameIndex(u32::MAX)),
+            Place::SameFilled(WordIndex(u16::MAX)),
+            Place::Compressed(StoreKey::from_bits(key)),
+            Place::Incompressible(StoreKey::from_bits(1)),
+            Place::Below(BackingKey::from_bits(key)),
+        ];
+        assert_eq!(places.len(), Place::KINDS);
+        for (kind, place) in places.into_iter().enumerate() {
+            assert_eq!(place.kind(), kind);
+            let slot = Slot::new(place, Age::HOT);
+            assert_eq!(slot.place(), place);
+            assert_eq!(slot.with_age(Age::TOUCHED).place(), place);
+            assert!(place == Place::Untouched || slot.age() == Age::HOT);
+        }
+        assert_eq!(Slot::default().place(), Place::Untouched);
+    }
+
+    #[test]
+    fn a_slot_is_eight_bytes() {
+        assert_eq!(size_of::<Slot>(), 8);
+    }
+}

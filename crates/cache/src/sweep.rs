@@ -1,0 +1,134 @@
+//! Sweeps: which resident pages go to the store, and which encodings go below.
+//!
+//! Both are clocks over the page table. They run by address, so that neighbours leave together: one call moves a run
+//! of pages, and a segment holds pages that will be wanted together.
+
+use page::{ByteCount, PageCount, PageIndex};
+use policy::replacement::{Age, Verdict, look};
+use store::Store;
+
+use crate::cache::{Cache, Outcome};
+use crate::slot::{Place, Slot};
+use crate::table::Looking;
+
+/// The end of the address space that we manage.
+const END: PageIndex = PageIndex(1 << 36);
+
+/// A clock hand over the resident pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hand {
+    next: PageIndex,
+}
+
+/// How a write-back went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrittenBack {
+    /// Bytes of encodings that left the store.
+    pub bytes: ByteCount,
+    /// The log takes no more for now.
+    pub log_full: bool,
+}
+
+impl<S: Store> Cache<S> {
+    /// The next run of at most `run_max` neighbouring pages to reclaim, or none after `looks_max` pages. Pages that are
+    /// passed over lose some of their age.
+    pub fn victims(&mut self, hand: &mut Hand, run_max: PageCount, looks_max: u64) -> Option<(PageIndex, PageCount)> {
+        let mut wrapped = false;
+        for _ in 0..looks_max {
+            let Some(page) = self.table.next(&mut hand.next, END, Looking::ForResident) else {
+                if wrapped {
+                    return None;
+                }
+                wrapped = true;
+                hand.next = PageIndex(0);
+                continue;
+            };
+            hand.next = page + PageCount(1);
+            let slot = self.table.get(page);
+            match look(slot.age()) {
+                Verdict::Keep(age) => self.table.set(page, slot.with_age(age)),
+                Verdict::Reclaim => {
+                    let count = self.run_length(page, run_max);
+                    hand.next = page + count;
+                    return Some((page, count));
+                }
+            }
+        }
+        None
+    }
+
+    /// How many pages from `page` on are resident and without an age.
+    fn run_length(&self, page: PageIndex, run_max: PageCount) -> PageCount {
+        let unwanted = Slot::new(Place::Resident, Age::NONE);
+        let mut count = PageCount(1);
+        while count < run_max && self.table.get(page + count) == unwanted {
+            count += PageCount(1);
+        }
+        count
+    }
+
+    /// Gives a resident page another age.
+    pub fn touch(&mut self, page: PageIndex, age: Age) {
+        let slot = self.table.get(page);
+        if slot.place() == Place::Resident {
+            self.table.set(page, slot.with_age(age));
+        }
+    }
+
+    /// Moves encodings of at least `goal` bytes from the store to the log, those first that have been there for a
+    /// whole round of the hand.
+    pub fn write_back(&mut self, goal: ByteCount, looks_max: u64) -> WrittenBack {
+        let mut done = WrittenBack { bytes: ByteCount::ZERO, log_full: false };
+        if self.log.is_none() {
+            return WrittenBack { log_full: true, ..done };
+        }
+        let mut hand = self.write_back_hand;
+        let mut wrapped = false;
+        for _ in 0..looks_max {
+            if done.bytes >= goal {
+                break;
+            }
+            let Some(page) = self.table.next(&mut hand, END, Looking::ForStored) else {
+                if wrapped {
+                    break;
+                }
+                wrapped = true;
+                hand = PageIndex(0);
+                continue;
+            };
+            let slot = self.table.get(page);
+            match look(slot.age()) {
+                Verdict::Keep(age) => self.table.set(page, slot.with_age(age)),
+                Verdict::Reclaim => match self.write_back_page(page) {
+                    Some(bytes) => done.bytes += bytes,
+                    None => {
+                        done.log_full = true;
+                        break;
+                    }
+                },
+            }
+            hand = page + PageCount(1);
+        }
+        self.write_back_hand = hand;
+        done
+    }
+
+    /// Moves one encoding from the store to the log; `None` if the log takes no more.
+    fn write_back_page(&mut self, page: PageIndex) -> Option<ByteCount> {
+        let (Place::Compressed(key) | Place::Incompressible(key)) = self.place(page) else {
+            panic!("only a stored page is written back")
+        };
+        let Self { store, log, table, .. } = self;
+        let encoding = store.get(key);
+        let bytes = ByteCount(encoding.len() as u64);
+        let below = log.as_mut()?.append(page, encoding).ok()?;
+        table.set(page, Slot::new(Place::Below(below), Age::NONE));
+        store.remove(key);
+        Some(bytes)
+    }
+
+    /// Whether an outcome would make the process smaller at all.
+    pub fn gains(&self, outcome: Outcome<'_>) -> bool {
+        self.log.is_some() || !matches!(outcome, Outcome::Incompressible(_))
+    }
+}

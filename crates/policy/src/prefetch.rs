@@ -1,0 +1,101 @@
+//! Prefetch: how many pages to bring for one fault.
+//!
+//! A fault that continues where the last ones stopped doubles the window; any other closes it again. Eight streams are
+//! followed at once, because programs walk several arrays together.
+
+use page::{PageCount, PageIndex};
+
+/// Most pages for one fault: beyond this the fault itself is a small part of the cost per page.
+pub const WINDOW_MAX: PageCount = PageCount(16);
+const STREAMS: usize = 8;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    /// The fault that would continue this stream.
+    next: PageIndex,
+    window: PageCount,
+    /// Number of the fault that last continued it, to replace the stalest.
+    used: u64,
+}
+
+/// Follows the faults of a program.
+#[derive(Debug, Default)]
+pub struct Streams {
+    streams: [Stream; STREAMS],
+    faults: u64,
+}
+
+impl Streams {
+    /// Pages to bring for a fault on `page`, that one included: 1 to [`WINDOW_MAX`].
+    pub fn window(&mut self, page: PageIndex) -> PageCount {
+        self.faults += 1;
+        let stream = match self.streams.iter_mut().find(|stream| stream.next == page && stream.used > 0) {
+            Some(stream) => {
+                stream.window = PageCount((stream.window.0 * 2).min(WINDOW_MAX.0));
+                stream
+            }
+            None => {
+                let stream = self.streams.iter_mut().min_by_key(|stream| stream.used).expect("there are eight");
+                stream.window = PageCount(1);
+                stream
+            }
+        };
+        stream.used = self.faults;
+        stream.next = page + stream.window;
+        stream.window
+    }
+
+    /// Says that only `count` of the pages could be brought, so the next fault of the stream comes earlier.
+    pub fn shortened(&mut self, page: PageIndex, window: PageCount, count: PageCount) {
+        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.next == page + window) {
+            stream.next = page + count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequential_walk_opens_the_window() {
+        let mut streams = Streams::default();
+        let mut page = PageIndex(100);
+        let mut windows = vec![];
+        for _ in 0..7 {
+            let window = streams.window(page);
+            windows.push(window.0);
+            page = page + window;
+        }
+        assert_eq!(windows, [1, 2, 4, 8, 16, 16, 16]);
+    }
+
+    #[test]
+    fn random_faults_keep_it_closed() {
+        let mut streams = Streams::default();
+        for page in [5, 900, 17, 3000, 44, 8, 12345, 6, 77, 901] {
+            assert_eq!(streams.window(PageIndex(page)), PageCount(1), "page {page}");
+        }
+    }
+
+    #[test]
+    fn interleaved_walks_are_followed_together() {
+        let mut streams = Streams::default();
+        let mut pages = [PageIndex(1_000), PageIndex(50_000), PageIndex(900_000)];
+        for _ in 0..6 {
+            for page in &mut pages {
+                *page = *page + streams.window(*page);
+            }
+        }
+        assert_eq!(streams.window(pages[1]), WINDOW_MAX);
+    }
+
+    #[test]
+    fn a_shortened_window_moves_the_next_fault() {
+        let mut streams = Streams::default();
+        streams.window(PageIndex(10));
+        assert_eq!(streams.window(PageIndex(11)), PageCount(2));
+        streams.shortened(PageIndex(11), PageCount(2), PageCount(1));
+        assert_eq!(streams.window(PageIndex(12)), PageCount(4));
+    }
+}

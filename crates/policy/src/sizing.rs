@@ -1,0 +1,89 @@
+//! Sizing: what a process may hold, when to reclaim, and how much of it the pool may take.
+
+use page::ByteCount;
+
+/// The part of the budget that the pool leaves to resident pages, as a divisor: a fifth. With less, a program that
+/// touches anything at all faults on everything.
+const RESIDENT_FLOOR_DIVISOR: u64 = 5;
+
+/// Marks on the free part of a share, as in Linux.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watermarks {
+    /// Below this a fault waits for reclaim.
+    pub min: ByteCount,
+    /// Below this reclaim wakes.
+    pub low: ByteCount,
+    /// Reclaim stops here.
+    pub high: ByteCount,
+}
+
+impl Watermarks {
+    /// Marks for a share. The free part must hold what the program can touch, in memory that is not registered yet,
+    /// between two looks at it: 3 MiB at the speed of page faults, and a look each millisecond.
+    pub fn of(share: ByteCount) -> Self {
+        const MIB: u64 = 1 << 20;
+        let high = (share.0 / 24).clamp(MIB, 24 * MIB);
+        Self { min: ByteCount(high / 4), low: ByteCount(high / 2), high: ByteCount(high) }
+    }
+}
+
+/// Bytes to reclaim now, or none. Pure: the caller brings the numbers, so the simulator can call it too.
+pub fn reclaim_goal(free: i64, marks: Watermarks) -> ByteCount {
+    assert!(marks.min < marks.low && marks.low < marks.high);
+    if free < marks.low.0 as i64 { ByteCount((marks.high.0 as i64 - free) as u64) } else { ByteCount::ZERO }
+}
+
+/// The largest pool within a share; what is above goes to backing.
+pub fn pool_bytes_max(share: ByteCount) -> ByteCount {
+    share - ByteCount(share.0 / RESIDENT_FLOOR_DIVISOR)
+}
+
+/// The share of a process that holds `own` of `total` bytes, in a run of `budget` bytes with `processes` that are
+/// managed. While there is room, all may grow by an equal part of it; when there is none, all shrink in proportion.
+pub fn share(budget: ByteCount, own: ByteCount, total: ByteCount, processes: u64) -> ByteCount {
+    let total = total.0.max(own.0).max(1);
+    if total <= budget.0 {
+        ByteCount(own.0 + (budget.0 - total) / processes.max(1))
+    } else {
+        ByteCount((u128::from(budget.0) * u128::from(own.0) / u128::from(total)) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn reclaim_wakes_below_low_and_aims_at_high() {
+        let marks = Watermarks::of(ByteCount(240 * MIB));
+        assert_eq!(marks.high, ByteCount(10 * MIB));
+        assert_eq!(reclaim_goal(marks.low.0 as i64, marks), ByteCount::ZERO);
+        assert_eq!(reclaim_goal(marks.low.0 as i64 - 1, marks).0, marks.high.0 - marks.low.0 + 1);
+        assert_eq!(reclaim_goal(-5, marks).0, marks.high.0 + 5);
+    }
+
+    #[test]
+    fn shares_fill_the_budget_and_never_exceed_it() {
+        let budget = ByteCount(100 * MIB);
+        for holdings in [[10, 20, 30], [50, 60, 70], [0, 0, 200], [33, 33, 34]] {
+            let total: u64 = holdings.iter().sum::<u64>() * MIB;
+            let shares: u64 =
+                holdings.iter().map(|own| share(budget, ByteCount(own * MIB), ByteCount(total), 3).0).sum();
+            assert!(shares <= budget.0, "{holdings:?}");
+            assert!(shares + 8 >= budget.0, "{holdings:?} leaves {} unused", budget.0 - shares);
+        }
+    }
+
+    #[test]
+    fn a_lone_process_has_the_whole_budget() {
+        assert_eq!(share(ByteCount(64 * MIB), ByteCount(80 * MIB), ByteCount(80 * MIB), 1), ByteCount(64 * MIB));
+        assert_eq!(share(ByteCount(64 * MIB), ByteCount(1), ByteCount(1), 1), ByteCount(64 * MIB));
+    }
+
+    #[test]
+    fn the_pool_leaves_room_to_live() {
+        assert_eq!(pool_bytes_max(ByteCount(100)), ByteCount(80));
+    }
+}
