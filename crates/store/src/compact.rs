@@ -1,0 +1,106 @@
+//! Compaction: empties the sparsest slabs into the free slots of fuller ones.
+//!
+//! A slab is emptied only if free slots that cost no new frames can take all it holds; else the copying would gain
+//! nothing. Slots a little longer than needed count too: giving up a slab gains more than a few percent of one.
+
+use page::{ByteCount, PAGE_BYTES, PageIndex};
+
+use crate::StoreKey;
+use crate::class::{CLASS_COUNT, ClassSet, SLAB_FRAMES_MAX, class_of};
+use crate::head::Head;
+use crate::slabs::{Place, REACH, Slabs};
+use crate::table::NO_SLAB;
+
+impl Slabs {
+    /// `Store::compact`.
+    pub(crate) fn compact_slabs(
+        &mut self,
+        encodings_max: usize,
+        moved: &mut dyn FnMut(PageIndex, StoreKey, StoreKey),
+    ) -> ByteCount {
+        let frames_before = self.sums.frames;
+        self.release_reserve();
+        let mut moves_left = encodings_max;
+        // Classes whose sparsest slab could not be emptied after all.
+        let mut stuck = ClassSet::default();
+        while moves_left > 0 {
+            let Some(source) = self.source(stuck) else { break };
+            let class = usize::from(self.table[source].class);
+            // Off its list, or the slab could be chosen as its own target.
+            let was = self.table.listed(source);
+            self.table.unlist(source, was);
+            let moves = self.drain(source, moves_left, moved);
+            moves_left -= moves;
+            if self.table[source].used == 0 {
+                self.retire(source);
+                self.release(source);
+            } else {
+                let now = self.table.listed(source);
+                self.table.list(source, now);
+                stuck.insert(class);
+            }
+        }
+        // Moving into a slab that had never filled its last frames may have cost some.
+        ByteCount(frames_before.saturating_sub(self.sums.frames) * PAGE_BYTES as u64)
+    }
+
+    fn release_reserve(&mut self) {
+        while self.reserve != NO_SLAB {
+            let slab = self.reserve;
+            self.reserve = self.table[slab].next;
+            self.release(slab);
+        }
+        self.reserve_count = 0;
+    }
+
+    /// The slab that gives back most for each encoding moved, among the sparsest of each class that can be emptied.
+    fn source(&self, stuck: ClassSet) -> Option<u32> {
+        (0..CLASS_COUNT)
+            .filter(|&class| !stuck.contains(class))
+            .filter_map(|class| self.table.sparsest(class))
+            .filter(|&slab| self.fits_elsewhere(slab))
+            .min_by_key(|&slab| {
+                let slab = &self.table[slab];
+                // Encodings a frame, as a fraction with the same denominator everywhere: 720720 is divisible by every
+                // number of frames up to 16.
+                u32::from(slab.used) * (720_720 / u32::from(slab.held.max(1)))
+            })
+    }
+
+    /// Whether free slots in other slabs can take what is in `slab`.
+    fn fits_elsewhere(&self, slab: u32) -> bool {
+        let slab = &self.table[slab];
+        let class = usize::from(slab.class);
+        let room: u32 = (class..CLASS_COUNT.min(class + REACH + 1)).map(|class| self.table.room(class)).sum();
+        room - u32::from(slab.fresh - slab.used) >= u32::from(slab.used)
+    }
+
+    /// Moves up to `moves_max` encodings out of `source`, which is on no list. Returns how many.
+    fn drain(&mut self, source: u32, moves_max: usize, moved: &mut dyn FnMut(PageIndex, StoreKey, StoreKey)) -> usize {
+        let mut moves = 0;
+        for slot in 0..self.table[source].fresh {
+            let from = Place { slab: source, slot };
+            let Head::Used { owner, length } = self.head(from) else { continue };
+            if moves == moves_max {
+                break;
+            }
+            // From the class of the encoding on, not of the slot it has now: it must not climb with every move.
+            let class = class_of(length);
+            let Some(target) = self.partial(class, class + REACH) else { break };
+            let to = self.take(target, owner, length);
+            self.pool.copy(self.offset(from), self.offset(to), length);
+            self.free(from);
+            moved(owner, from.key(), to.key());
+            moves += 1;
+        }
+        moves
+    }
+}
+
+const _: () = {
+    let mut frames = 1;
+    while frames <= SLAB_FRAMES_MAX {
+        assert!(720_720 % frames == 0);
+        frames += 1;
+    }
+};

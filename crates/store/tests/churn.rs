@@ -1,0 +1,177 @@
+//! How much of the pool is encodings, after long use.
+
+use page::PageIndex;
+use pleat_store::{Slabs, Store, StoreFigures, StoreKey};
+
+/// A small random number generator (xorshift64*); the tests need repeatable, not good, numbers.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        ((u128::from(self.next()) * end as u128) >> 64) as usize
+    }
+}
+
+/// Lengths of LZ4 encodings.
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    /// Heaps: broad around 1.3 kB, and one page in eight does not shrink.
+    Heap,
+    /// Sparse structures: short, few pages do not shrink.
+    Sparse,
+    /// Text: a narrow hump at 2.2 kB.
+    Text,
+}
+
+impl Load {
+    fn length(self, random: &mut Random) -> usize {
+        let hump = |random: &mut Random, low: usize, high: usize| {
+            (low * 3 + (0..3).map(|_| random.below(high - low)).sum::<usize>()) / 3
+        };
+        match (self, random.below(64)) {
+            (Self::Heap, 0..8) | (Self::Sparse, 0) => 4096,
+            (Self::Heap, 8..40) => hump(random, 100, 3000),
+            (Self::Heap, _) => hump(random, 600, 1900),
+            (Self::Sparse, _) => hump(random, 60, 900),
+            (Self::Text, _) => hump(random, 1700, 2900),
+        }
+    }
+}
+
+struct Churn {
+    store: Slabs,
+    keys: Vec<StoreKey>,
+    random: Random,
+    moves: u64,
+    puts: u64,
+}
+
+const ENCODING: [u8; 4096] = [0x5a; 4096];
+
+impl Churn {
+    fn new() -> Self {
+        let store = Slabs::new(4 << 30).unwrap();
+        Self { store, keys: Vec::new(), random: Random(0x9e37_79b9_7f4a_7c15), moves: 0, puts: 0 }
+    }
+
+    fn put(&mut self, load: Load) {
+        let length = load.length(&mut self.random);
+        let owner = PageIndex(self.keys.len() as u64);
+        self.keys.push(self.store.put(owner, &ENCODING[..length]).unwrap());
+        self.puts += 1;
+    }
+
+    fn remove(&mut self) {
+        let at = self.random.below(self.keys.len());
+        self.store.remove(self.keys.swap_remove(at));
+        if let Some(&key) = self.keys.get(at) {
+            self.store.set_owner(key, PageIndex(at as u64));
+        }
+    }
+
+    /// Compacts a little when more than a twentieth is free, as the cache does.
+    fn keep_compact(&mut self) {
+        let figures = self.store.figures();
+        if figures.free.0 * 20 > figures.pool.0 {
+            self.compact(64);
+        }
+    }
+
+    fn compact(&mut self, encodings_max: usize) -> u64 {
+        let keys = &mut self.keys;
+        let moves = &mut self.moves;
+        let given_back = self.store.compact(encodings_max, &mut |owner, from, to| {
+            let key = &mut keys[owner.0 as usize];
+            assert_eq!(*key, from);
+            *key = to;
+            *moves += 1;
+        });
+        given_back.0
+    }
+
+    fn run(&mut self, load: Load, stored_bytes: u64, puts: usize) {
+        for at in 0..puts {
+            self.put(load);
+            while self.store.figures().stored.0 > stored_bytes {
+                self.remove();
+            }
+            if at % 64 == 0 {
+                self.keep_compact();
+            }
+        }
+    }
+
+    #[track_caller]
+    fn assert_utilisation(&mut self, stage: &str, percent: u64) {
+        let figures = self.store.figures();
+        let StoreFigures { encodings, stored, headers, rounding, free, tail, pool, metadata } = figures;
+        assert_eq!(stored + headers + rounding + free + tail, pool);
+        let share = |bytes: u64| bytes as f64 * 100.0 / pool.0 as f64;
+        println!(
+            "{stage}: {encodings} encodings, pool {} KiB: stored {:.1} %, headers {:.1}, rounding {:.1}, free {:.1}, \
+             tail {:.1}; {:.2} bytes of heads and tables an encoding, {:.3} moves a put",
+            pool.0 >> 10,
+            share(stored.0),
+            share(headers.0),
+            share(rounding.0),
+            share(free.0),
+            share(tail.0),
+            (metadata.0 + headers.0) as f64 / encodings as f64,
+            self.moves as f64 / self.puts as f64,
+        );
+        (self.moves, self.puts) = (0, 0);
+        assert!(stored.0 * 100 >= pool.0 * percent, "{stage}: {figures:?}");
+        // The table stays as long as it ever was.
+        assert!(stage == "shrunk" || metadata.0 + headers.0 <= encodings * 8, "{stage}: {figures:?}");
+        self.store.check();
+    }
+}
+
+/// Fills, churns, shifts to another load twice, shrinks to 30 %, grows again.
+fn live(stored_bytes: u64, percent: u64) {
+    let mut churn = Churn::new();
+    let puts = (stored_bytes / 1000) as usize;
+    churn.run(Load::Heap, stored_bytes, puts);
+    churn.assert_utilisation("filled", percent);
+    churn.run(Load::Heap, stored_bytes, 4 * puts);
+    churn.assert_utilisation("churned", percent);
+    for load in [Load::Sparse, Load::Text, Load::Heap] {
+        churn.run(load, stored_bytes, puts);
+        churn.assert_utilisation(&format!("shifting to {load:?}"), percent);
+        churn.run(load, stored_bytes, 4 * puts);
+        churn.assert_utilisation(&format!("shifted to {load:?}"), percent);
+    }
+    let mut at = 0;
+    while churn.store.figures().stored.0 > stored_bytes * 3 / 10 {
+        churn.remove();
+        at += 1;
+        if at % 64 == 0 {
+            churn.keep_compact();
+        }
+    }
+    churn.puts = at;
+    churn.assert_utilisation("shrunk", percent);
+    churn.run(Load::Heap, stored_bytes, 2 * puts);
+    churn.assert_utilisation("grown", percent);
+}
+
+#[test]
+fn a_pool_of_64_mib_stays_nine_tenths_encodings() {
+    live(64 << 20, 90);
+}
+
+#[test]
+#[ignore = "for tuning: other sizes"]
+fn other_pools() {
+    for mib in [8, 16, 256] {
+        println!("--- {mib} MiB");
+        live(mib << 20, 80);
+    }
+}
