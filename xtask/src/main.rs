@@ -1,1 +1,48 @@
-fn main(){}
+//! `cargo x tidy | test | demo | bench`: everything a checkout can be asked to do. Rules are in `tidy`, tests in
+//! `test`, whole-program comparisons in `bench`.
+#![forbid(unsafe_code)]
+
+mod compare;
+mod demo;
+mod sh;
+mod test;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+
+/// What a checkout can be asked to do.
+#[derive(Parser)]
+#[command(name = "cargo x")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check layers, formatting, lints, sizes, unsafe code and links.
+    Tidy,
+    /// Install what the tests need, build, tidy, and run all tests.
+    Test {
+        /// Leave the end-to-end tests out.
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Run a 600 MiB Python job inside half its memory and compare.
+    Demo {
+        /// The budget.
+        #[arg(long, default_value = "300M")]
+        ram: String,
+    },
+    /// Compare whole programs under pleat, swap, zswap, zram and without a limit.
+    Bench(Box<compare::Options>),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().task {
+        Task::Tidy => tidy::run(),
+        Task::Test { quick } => test::run(quick),
+        Task::Demo { ram } => demo::run(&ram),
+        Task::Bench(options) => compare::run(&options),
+    }
+}

@@ -1,0 +1,17 @@
+"""A dictionary of N entries (1.5 million take 600 MiB), then updates at random; prints a sum over all it saw."""
+import hashlib
+import random
+import sys
+
+count = int(sys.argv[1])
+entries = {}
+for index in range(count):
+    entries[f"key-{index:09d}"] = [index, str(index * 7919), index / 7, f"value {index} of {count}"]
+
+draw = random.Random(42)
+seen = hashlib.sha256()
+for _ in range(count // 5):
+    entry = entries[f"key-{draw.randrange(count):09d}"]
+    entry[0] += 1
+    seen.update(repr(entry).encode())
+print(len(entries), sum(entry[0] for entry in entries.values()), seen.hexdigest())

@@ -1,0 +1,186 @@
+//! What the kernel says of a tree of processes: who is in it, what it holds, what it has computed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often the proportional shares of a tree are read: walking page tables takes the kernel a millisecond for each
+/// few hundred MiB, and holds up the program's own mmap calls meanwhile.
+const SHARES_EVERY: Duration = Duration::from_millis(100);
+
+/// Resident memory of one process, from /proc/PID/status. The kernel counts in batches: it may be wrong by
+/// 64 pages per CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Resident {
+    /// Anonymous pages.
+    pub anon_bytes: u64,
+    /// Shared memory, memfds among it.
+    pub shmem_bytes: u64,
+}
+
+/// `root` and everything it started that is alive, parents first.
+pub fn pids(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut at = 0;
+    while at < found.len() {
+        found.extend(children(found[at]));
+        at += 1;
+    }
+    found
+}
+
+/// Living children of a process. Each thread lists those it started itself.
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>()).collect()
+}
+
+/// Resident memory of `pid`; `None` once it has gone.
+pub fn resident(pid: u32) -> Option<Resident> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(Resident { anon_bytes: field_kib(&status, "RssAnon:")?, shmem_bytes: field_kib(&status, "RssShmem:")? })
+}
+
+/// The share of `pid` in anonymous and shared memory, each page divided by the number of its users.
+fn proportional(pid: u32) -> Option<Resident> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    Some(Resident { anon_bytes: field_kib(&rollup, "Pss_Anon:")?, shmem_bytes: field_kib(&rollup, "Pss_Shmem:")? })
+}
+
+/// Bytes of a `Name:  123 kB` line.
+pub fn field_kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line[name.len()..].trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// Clock ticks (10 ms) that the living processes of a tree have computed, and their children that were waited for.
+pub fn cpu_ticks(root: u32) -> u64 {
+    let ticks = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name may hold spaces and brackets; the fields start behind the last bracket, with field 3.
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        fields.skip(11).take(4).flat_map(str::parse::<u64>).sum::<u64>()
+    };
+    pids(root).into_iter().map(ticks).sum()
+}
+
+/// What a watcher saw.
+#[derive(Clone, Debug, Default)]
+pub struct Peaks {
+    /// Most anonymous memory of the tree at any moment: `RssAnon` while it is one process, the sum of `Pss_Anon` when
+    /// it is more (pages shared after fork count once).
+    pub anon_bytes: u64,
+    /// Most shared memory, by the same rule.
+    pub shmem_bytes: u64,
+    /// Most processes at one moment.
+    pub processes: usize,
+    /// Samples taken.
+    pub samples: u64,
+    /// Every process that was seen.
+    pub seen: BTreeSet<u32>,
+}
+
+/// A thread that samples a tree of processes until it is asked to stop.
+#[derive(Debug)]
+pub struct Watcher {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Peaks>,
+}
+
+/// Whether the root of a watched tree counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Root {
+    /// It does.
+    Counted,
+    /// It is the runner, only what it started counts.
+    Left,
+}
+
+impl Watcher {
+    /// Samples the tree below `root` every `interval`.
+    pub fn start(root: u32, counted: Root, interval: Duration) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut peaks = Peaks::default();
+            let mut shares_next = Instant::now();
+            // Relaxed: a flag that nothing else hangs on.
+            while !seen.load(Ordering::Relaxed) {
+                sample(root, counted, &mut peaks, &mut shares_next);
+                std::thread::sleep(interval);
+            }
+            peaks
+        });
+        Self { stop, thread }
+    }
+
+    /// Stops and tells what was seen.
+    pub fn stop(self) -> Peaks {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the watcher does not panic")
+    }
+}
+
+fn sample(root: u32, counted: Root, peaks: &mut Peaks, shares_next: &mut Instant) {
+    let mut tree = pids(root);
+    if counted == Root::Left {
+        tree.remove(0);
+    }
+    peaks.samples += 1;
+    peaks.processes = peaks.processes.max(tree.len());
+    peaks.seen.extend(&tree);
+    let read = if tree.len() <= 1 {
+        resident
+    } else if Instant::now() >= *shares_next {
+        proportional
+    } else {
+        return;
+    };
+    let all: Vec<_> = tree.into_iter().filter_map(read).collect();
+    peaks.anon_bytes = peaks.anon_bytes.max(all.iter().map(|one| one.anon_bytes).sum());
+    peaks.shmem_bytes = peaks.shmem_bytes.max(all.iter().map(|one| one.shmem_bytes).sum());
+    if all.len() > 1 {
+        *shares_next = Instant::now() + SHARES_EVERY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields() {
+        let text = "Name:\tx\nRssAnon:\t   12 kB\nPss_Anon:             7 kB\n";
+        assert_eq!(field_kib(text, "RssAnon:"), Some(12 << 10));
+        assert_eq!(field_kib(text, "Pss_Anon:"), Some(7 << 10));
+        assert_eq!(field_kib(text, "RssShmem:"), None);
+    }
+
+    #[test]
+    fn a_child_belongs_to_its_tree() {
+        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        let tree = pids(std::process::id());
+        assert!(tree.contains(&child.id()));
+        assert!(resident(child.id()).is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!pids(std::process::id()).contains(&child.id()));
+    }
+
+    #[test]
+    fn the_watcher_sees_a_peak() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "x=$(head -c 40000000 /dev/zero | tr '\\0' a); sleep 0.3"])
+            .spawn()
+            .unwrap();
+        let watcher = Watcher::start(child.id(), Root::Counted, Duration::from_millis(2));
+        child.wait().unwrap();
+        let peaks = watcher.stop();
+        assert!(peaks.anon_bytes > 30_000_000, "{peaks:?}");
+        assert!(peaks.samples > 10);
+    }
+}

@@ -1,0 +1,97 @@
+//! `cargo x test`: all tests, with the programs they need.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{sh, tidy};
+
+/// Programs the end-to-end tests run, and the Debian package of each.
+const NEEDED: &[(&str, &str)] = &[
+    ("python3", "python3"),
+    ("g++", "g++"),
+    ("gcc", "gcc"),
+    ("node", "nodejs"),
+    ("java", "default-jdk-headless"),
+    ("javac", "default-jdk-headless"),
+    ("perl", "perl"),
+    ("sort", "coreutils"),
+];
+
+/// Runs everything; `quick` leaves the end-to-end tests out.
+pub(crate) fn run(quick: bool) -> Result<()> {
+    let start = Instant::now();
+    if !quick {
+        install()?;
+    }
+    println!("build: release");
+    sh::build_release()?;
+    tidy::run()?;
+    println!("test: workspace");
+    sh::run(&mut sh::cargo(&["test", "--quiet", "--workspace", "--exclude", "pleat-e2e"]))?;
+    let mut skipped = Vec::new();
+    if !quick {
+        println!("test: end to end");
+        skipped = end_to_end()?;
+    }
+    for why in &skipped {
+        println!("{why}");
+    }
+    let count = skipped.len();
+    println!("cargo x test: passed in {:.0} s, {count} skipped", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Installs what is missing, where that can be done.
+fn install() -> Result<()> {
+    let mut packages: Vec<&str> =
+        NEEDED.iter().filter(|(program, _)| !sh::has(program)).map(|(_, package)| *package).collect();
+    // Distributions put numpy and pip's Python side by side: the tests take Debian's.
+    if !Command::new("/usr/bin/python3")
+        .args(["-c", "import numpy, sqlite3"])
+        .output()
+        .is_ok_and(|run| run.status.success())
+    {
+        packages.push("python3-numpy");
+    }
+    packages.dedup();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    if !sh::has("apt-get") || !nix_root() {
+        println!("missing (their tests will be skipped): {}", packages.join(" "));
+        return Ok(());
+    }
+    println!("installing {}", packages.join(" "));
+    let apt = |words: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(["-qq", "-y"]).args(words).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        sh::run(&mut command)
+    };
+    apt(&["update"])?;
+    apt(&[&["install", "--no-install-recommends"], packages.as_slice()].concat())
+}
+
+fn nix_root() -> bool {
+    // The owner of /proc/self is the effective user.
+    std::fs::metadata("/proc/self").is_ok_and(|data| std::os::unix::fs::MetadataExt::uid(&data) == 0)
+}
+
+/// Runs them one after the other, shows what they print, and returns the lines that say why one was skipped.
+fn end_to_end() -> Result<Vec<String>> {
+    let mut command =
+        sh::cargo(&["test", "--quiet", "--package", "pleat-e2e", "--", "--nocapture", "--test-threads=1"]);
+    command.env("PLEAT_BIN", sh::release("pleat")).stdout(Stdio::piped());
+    let mut child = command.spawn().context("cannot start cargo")?;
+    let mut skipped = Vec::new();
+    for line in BufReader::new(child.stdout.take().context("stdout is piped")?).lines() {
+        let line = line?;
+        println!("{line}");
+        std::io::stdout().flush()?;
+        skipped.extend(line.find("skipped: ").map(|at| line[at..].to_owned()));
+    }
+    ensure!(child.wait()?.success(), "an end-to-end test failed");
+    Ok(skipped)
+}
