@@ -1,1 +1,60 @@
-fn main(){}
+//! pleat keeps an unmodified program's memory inside a RAM budget: `pleat run`, and what helps with it.
+#![forbid(unsafe_code)]
+
+mod agent;
+mod args;
+mod budget;
+mod failure;
+mod numbers;
+mod proc;
+mod program;
+mod run;
+mod signals;
+mod size;
+mod stats;
+mod strays;
+mod summary;
+mod supervise;
+mod swap;
+mod table;
+mod userfaultfd;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let outcome = match cli.command {
+        Command::Run(args) => run::run(args),
+        Command::Doctor(_) | Command::Man(_) | Command::Completions { .. } => Err(anyhow::anyhow!("not there yet")),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("pleat: {error:#}");
+        ExitCode::from(failure::status_of(&error))
+    })
+}
+
+/// Help and version go where clap puts them; an error becomes one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let printed = error.print();
+            if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(failure::STATUS_PLEAT) }
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(failure::STATUS_PLEAT)
+        }
+        _ => {
+            eprintln!("pleat: {}", failure::usage_line(error));
+            ExitCode::from(failure::STATUS_PLEAT)
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The command line: one definition for parsing, `--help`, the man page and the completions.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::FalseyValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use page::ByteCount;
+
+use crate::size::{Ram, size};
+
+/// Keeps a program's memory inside a RAM budget.
+///
+/// Cold pages are compressed inside RAM, and what does not fit goes to a swap file. The program is not changed and
+/// its output stays the same.
+#[derive(Debug, Parser)]
+#[command(name = "pleat", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  pleat run --ram 256M -- python3 job.py    run job.py with its memory held inside 256 MiB
+  pleat doctor                              what this machine allows, and how to allow more
+
+Exit status of pleat run: that of the program; 125 when pleat itself fails, 126 when the program cannot be
+executed, 127 when it is not found, 137 when --when-full stop ended it.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  pleat run --ram 256M -- python3 job.py
+  pleat run --ram 50% --swap none -- ./solver input.dat
+  pleat run --ram auto --stats stats.json -v -- make -j8
+  PLEAT_RAM=1.5G pleat run -- sort big.txt
+
+The budget holds for the program and everything it starts: resident anonymous pages, compressed pages, and pleat's
+own tables. Files that the program maps or reads are not counted.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program inside a RAM budget
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Say what this machine allows, and the command that would allow more
+    ///
+    /// Exit status 0 if `pleat run` would work here, otherwise 1.
+    Doctor(DoctorArgs),
+    /// Write the man pages, or print that of pleat
+    Man(ManArgs),
+    /// Print the completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The budget: a size (256M, 1.5G), a share of the machine's memory (50%), or what is free now (auto)
+    ///
+    /// At least 16M. K, M, G and T are binary, as are KB and KiB. A percentage is one of the machine's memory or, if
+    /// that is lower, of the cgroup's limit. `auto` is what the cgroup's limit leaves, without a limit what is
+    /// available on the machine, less a tenth.
+    #[arg(long, value_name = "SIZE|PERCENT%|auto", env = "PLEAT_RAM", default_value = "auto")]
+    pub(crate) ram: Ram,
+
+    /// Where pages go that do not fit into the budget: a directory, a file to be made, or none
+    ///
+    /// By default $TMPDIR or /var/tmp, if that is on a disk. The file has no name while it is in use, is encrypted
+    /// with a key that ends with the run, and is gone when the run ends, however it ends.
+    #[arg(long, value_name = "DIR|FILE|none", env = "PLEAT_SWAP")]
+    pub(crate) swap: Option<PathBuf>,
+
+    /// The most the swap file may take [default: four times the budget, at most half of what is free there]
+    #[arg(long, value_name = "SIZE", env = "PLEAT_SWAP_SIZE", value_parser = size)]
+    pub(crate) swap_size: Option<ByteCount>,
+
+    /// What to do when the budget cannot be met: go on above it with a warning, or stop with status 137
+    #[arg(long, value_enum, value_name = "WHAT", env = "PLEAT_WHEN_FULL", default_value = "exceed")]
+    pub(crate) when_full: WhenFull,
+
+    /// Keep a JSON document of counters and latencies here, written every second and at the end
+    #[arg(long, value_name = "FILE", env = "PLEAT_STATS")]
+    pub(crate) stats: Option<PathBuf>,
+
+    /// Print a summary at the end
+    #[arg(short, long, env = "PLEAT_VERBOSE", value_parser = FalseyValueParser::new())]
+    pub(crate) verbose: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `--when-full`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum WhenFull {
+    /// Go on above the budget, with one warning
+    Exceed,
+    /// Stop, with a message and status 137
+    Stop,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print a JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write pleat.1, pleat-run.1 and the others into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// The shells with completions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Shell {
+    /// bash
+    Bash,
+    /// zsh
+    Zsh,
+    /// fish
+    Fish,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_end_where_the_command_starts() {
+        let cli = Cli::parse_from(["pleat", "run", "--ram", "64M", "ls", "-v", "--stats"]);
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.command, ["ls", "-v", "--stats"]);
+        assert!(!run.verbose && run.stats.is_none());
+    }
+}

@@ -1,0 +1,110 @@
+//! What `/proc` says about processes.
+
+use std::fs;
+use std::path::PathBuf;
+
+use page::{ByteCount, PageCount};
+
+/// Some fields of `/proc/PID/stat`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stat {
+    /// Field 3: R, S, D, T, t, Z, …
+    pub(crate) state: u8,
+    /// Field 22: clock ticks after boot.
+    pub(crate) start_ticks: u64,
+}
+
+impl Stat {
+    /// Reads it; `None` if there is no such process.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name in field 2 may hold anything, spaces and parentheses included: the last `)` ends it.
+    fn parse(stat: &[u8]) -> Option<Self> {
+        let end = stat.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?;
+        // `rest` starts with field 3; field 22 is 18 after field 4, which comes next.
+        let start_ticks = fields.nth(18)?.parse().ok()?;
+        Some(Self { state, start_ticks })
+    }
+
+    /// Stopped by a signal or a debugger: it does nothing, and is not to blame.
+    pub(crate) fn is_stopped(self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+
+    /// Ended, and not yet waited for.
+    pub(crate) fn is_dead(self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// Whether this process belongs to the foreground job of its terminal.
+pub(crate) fn is_foreground() -> bool {
+    let stat = fs::read("/proc/self/stat").unwrap_or_default();
+    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else { return false };
+    // Behind the name: state, parent, process group, session, terminal, and the terminal's foreground group.
+    let fields: Vec<_> = stat[end + 1..].split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
+    fields.len() > 5 && fields[2] == fields[5]
+}
+
+/// Resident memory that is not shared with files: anonymous memory, shared mappings left out.
+pub(crate) fn resident_anonymous(pid: u32) -> Option<ByteCount> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let mut fields = statm.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
+    let resident = fields.next()?.ok()?;
+    let shared = fields.next()?.ok()?;
+    Some(PageCount(resident.saturating_sub(shared)).bytes())
+}
+
+/// The command's name, up to 15 bytes.
+pub(crate) fn name(pid: u32) -> String {
+    let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&comm).trim_end().to_owned()
+}
+
+/// Its children, whichever thread made them; empty where the kernel does not tell (no `CONFIG_PROC_CHILDREN`).
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// The file it executes.
+pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+pub(crate) fn meminfo(key: &str) -> Option<ByteCount> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(ByteCount(kibibytes << 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_confuse() {
+        let line = b"12 (a) b (c)) S 1 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 11 12";
+        assert_eq!(Stat::parse(line), Some(Stat { state: b'S', start_ticks: 98765 }));
+        assert_eq!(Stat::parse(b"12 (a"), None);
+    }
+
+    #[test]
+    fn this_process() {
+        let pid = std::process::id();
+        assert!(Stat::of(pid).unwrap().start_ticks > 0);
+        assert!(resident_anonymous(pid).unwrap() > ByteCount(100_000));
+        assert!(meminfo("MemTotal").unwrap() > ByteCount(1 << 20));
+        assert!(executable(pid).is_some());
+    }
+}

@@ -1,0 +1,147 @@
+//! `pleat run`: checks everything that can be checked, starts the program with the agent, and ends as it ends.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, setrlimit};
+use page::ByteCount;
+use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC};
+use sys::host::SharedFile;
+
+use crate::args::{RunArgs, WhenFull};
+use crate::failure::{Failure, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_PLEAT, STATUS_STOPPED};
+use crate::signals::Signals;
+use crate::stats::{Run, StatsFile};
+use crate::strays::Strays;
+use crate::supervise::{End, Supervisor};
+use crate::swap::{self, Swap};
+use crate::table::Table;
+use crate::{agent, budget, program, summary, userfaultfd};
+
+/// The agents start to work when the run holds this share of the budget: late enough that programs which fit are
+/// left alone, early enough that there is room for what the program does until they have started.
+const THRESHOLD_NUMERATOR: u64 = 3;
+const THRESHOLD_DENOMINATOR: u64 = 4;
+
+/// Runs the program.
+pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
+    let budget = budget::budget(args.ram)?;
+    let agent = agent::find()?;
+    let path = program::find(&args.command[0])?;
+    program::check(&path)?;
+    userfaultfd::check()?;
+    let swap = swap::choose(args.swap.as_deref(), args.swap_size, budget)?;
+    let run = Run {
+        command: args.command.clone(),
+        budget,
+        threshold: ByteCount(budget.0 / THRESHOLD_DENOMINATOR * THRESHOLD_NUMERATOR),
+        swap_max: swap.as_ref().map_or(ByteCount::ZERO, |swap| swap.bytes_max),
+    };
+    let stats = args.stats.as_deref().map(|path| StatsFile::create(path, run.clone())).transpose()?;
+    let file = create_ledger(&run, swap.as_ref(), args.when_full)?;
+    // Before the program starts: a signal that comes now is handed on as soon as there is somebody to hand it to.
+    let signals = Signals::catch().context("cannot catch signals")?;
+    let started = Instant::now();
+    let child = spawn(&args, &path, &agent, &file)?;
+    let ledger = file.content();
+    let mut supervisor = Supervisor {
+        ledger,
+        child,
+        signals,
+        table: Table::new(ledger),
+        strays: Strays::default(),
+        stats,
+        started,
+        ended_stuck: false,
+    };
+    let end = supervisor.run()?;
+    supervisor.write_stats(false);
+    if args.verbose {
+        eprint!("{}", summary::Summary { run: &run, report: &supervisor.report(false) });
+    }
+    Ok(leave(end))
+}
+
+fn create_ledger(run: &Run, swap: Option<&Swap>, when_full: WhenFull) -> Result<SharedFile<Ledger>> {
+    let file = SharedFile::<Ledger>::create(c"pleat-ledger").map_err(|errno| anyhow!("no shared memory: {errno}"))?;
+    let ledger = file.content();
+    // Relaxed: the magic number below publishes all of it.
+    ledger.budget_bytes.store(run.budget.0, Relaxed);
+    ledger.threshold_bytes.store(run.threshold.0, Relaxed);
+    ledger.stop_when_full.store(u32::from(when_full == WhenFull::Stop), Relaxed);
+    ledger.runner_pid.store(std::process::id(), Relaxed);
+    if let Some(swap) = swap {
+        ledger.swap_bytes_max.store(swap.bytes_max.0, Relaxed);
+        store_path(&ledger.swap_path, &swap.path);
+    }
+    // Release: an agent that finds the magic number finds the rest.
+    ledger.magic.store(MAGIC, Release);
+    Ok(file)
+}
+
+/// Stores a path that is shorter than the words; the zero behind it is there already.
+fn store_path(words: &[AtomicU64], path: &Path) {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    assert!(bytes.len() < size_of_val(words)); // `swap::choose` has turned longer ones away.
+    for (word, chunk) in words.iter().zip(bytes.chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..chunk.len()].copy_from_slice(chunk);
+        word.store(u64::from_le_bytes(padded), Relaxed);
+    }
+}
+
+fn spawn(args: &RunArgs, path: &Path, agent: &Path, ledger: &SharedFile<Ledger>) -> Result<Child> {
+    let ledger = format!("/proc/{}/fd/{}", std::process::id(), ledger.descriptor());
+    let preload = agent::preload_value(agent, std::env::var_os("LD_PRELOAD"));
+    let prepare = |mut command: Command| {
+        command.env("LD_PRELOAD", &preload).env(LEDGER_VARIABLE, &ledger);
+        command
+    };
+    let mut command = prepare(Command::new(path));
+    command.arg0(&args.command[0]).args(&args.command[1..]);
+    let error = match command.spawn() {
+        Ok(child) => return Ok(child),
+        Err(error) => error,
+    };
+    let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    if errno == Errno::ENOEXEC {
+        // `execvp` gives a file that the kernel does not know to the shell.
+        let mut command = prepare(Command::new("/bin/sh"));
+        command.arg(path).args(&args.command[1..]);
+        return command.spawn().context("/bin/sh");
+    }
+    let status = match errno {
+        Errno::ENOENT => STATUS_NOT_FOUND,
+        // Not the program's fault.
+        Errno::EAGAIN | Errno::ENOMEM => STATUS_PLEAT,
+        _ => STATUS_NOT_EXECUTABLE,
+    };
+    let shown = PathBuf::from(&args.command[0]);
+    Err(Failure { status, message: format!("{}: {}", shown.display(), errno.desc()) }.into())
+}
+
+/// Ends as the program ended, so that a shell sees no difference.
+fn leave(end: End) -> ExitCode {
+    match end {
+        End::Program(status) => leave_with(status),
+        End::Failed => ExitCode::from(STATUS_PLEAT),
+        End::Stopped => ExitCode::from(STATUS_STOPPED),
+    }
+}
+
+fn leave_with(status: ExitStatus) -> ExitCode {
+    if let Some(signal) = status.signal() {
+        // The program has dumped its core if it was to; ours would hide it. The limit can always be lowered.
+        let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+        // Comes back only for the signals that have no default action here (real-time ones).
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+        return ExitCode::from(128 + signal as u8);
+    }
+    ExitCode::from(status.code().unwrap_or(0) as u8)
+}

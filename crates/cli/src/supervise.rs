@@ -1,0 +1,208 @@
+//! Watches a run: wakes the agents when memory gets short, ends what hangs, and keeps the statistics current.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{self, Signal};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use page::ByteCount;
+use pager::ledger::{Ledger, Phase};
+
+use crate::proc;
+use crate::signals::Signals;
+use crate::stats::{Report, StatsFile};
+use crate::strays::Strays;
+use crate::table::{Look, Table};
+
+/// Faster than a program can fill memory: a page fault clears 4 KiB in a microsecond on the machines we know.
+const GROWTH_BYTES_PER_SECOND: u64 = 4 << 30;
+/// The shortest and the longest time between two looks while the agents wait.
+const WATCH_MIN: Duration = Duration::from_millis(1);
+const WATCH_MAX: Duration = Duration::from_millis(200);
+/// The time between two looks once the agents work: they need no more waking, only counting.
+const MANAGE_EVERY: Duration = Duration::from_millis(50);
+/// The time between two documents of statistics.
+const STATS_EVERY: Duration = Duration::from_secs(1);
+
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// By itself, or by a signal.
+    Program(ExitStatus),
+    /// The agent or the watchdog ended it.
+    Failed,
+    /// The budget could not be met (`--when-full stop`).
+    Stopped,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    pub(crate) ledger: &'static Ledger,
+    pub(crate) child: Child,
+    pub(crate) signals: Signals,
+    pub(crate) table: Table,
+    pub(crate) strays: Strays,
+    pub(crate) stats: Option<StatsFile>,
+    pub(crate) started: Instant,
+    /// The watchdog had to end the program.
+    pub(crate) ended_stuck: bool,
+}
+
+impl Supervisor {
+    /// Watches until the program ends.
+    pub(crate) fn run(&mut self) -> Result<End> {
+        let mut last_look = Instant::now();
+        let mut next_look = last_look;
+        let mut next_stats = last_look + STATS_EVERY;
+        let status = loop {
+            let now = Instant::now();
+            let second_over = now >= next_stats;
+            if now >= next_look || second_over {
+                next_look = now + self.look(now - last_look, second_over);
+                last_look = now;
+            }
+            if second_over {
+                self.strays.look(self.child.id(), &self.table);
+                self.write_stats(true);
+                next_stats = now + STATS_EVERY;
+            }
+            self.wait_until(next_look.min(next_stats))?;
+            if self.signals.forward(self.program())
+                && let Some(status) = self.child_changed()?
+            {
+                break status;
+            }
+        };
+        // What it left in the ledger, before the entry is freed.
+        self.table.look(Duration::ZERO, true);
+        Ok(self.end(status))
+    }
+
+    /// The numbers of the run so far.
+    pub(crate) fn report(&mut self, running: bool) -> Report {
+        let (sum, processes) = self.table.records();
+        let elapsed = self.started.elapsed();
+        Report { running, elapsed, sum, best_ratio: self.table.best_ratio(), processes }
+    }
+
+    /// Writes `--stats`. The path was good at the start; if the disk is full now, the next second tries again.
+    pub(crate) fn write_stats(&mut self, running: bool) {
+        let Some(stats) = self.stats.take() else { return };
+        let written = stats.write(&self.report(running));
+        if let Err(error) = written
+            && !running
+        {
+            eprintln!("pleat: --stats: {error:#}");
+        }
+        self.stats = Some(stats);
+    }
+
+    fn program(&self) -> Pid {
+        Pid::from_raw(self.child.id() as i32)
+    }
+
+    /// One look at all processes. Returns when the next one is due.
+    fn look(&mut self, elapsed: Duration, thorough: bool) -> Duration {
+        let look = self.table.look(elapsed, thorough);
+        // Relaxed: a sign of life.
+        self.ledger.runner_ticks.fetch_add(1, Relaxed);
+        self.end_stuck(&look);
+        if look.stopped {
+            self.stop_run();
+        }
+        let threshold = ByteCount(self.ledger.threshold_bytes.load(Relaxed));
+        if self.ledger.active.load(Relaxed) != 0 {
+            return MANAGE_EVERY;
+        }
+        if look.footprint < threshold {
+            return watch_interval(threshold - look.footprint);
+        }
+        // Release: an agent that sees it sees the whole ledger.
+        self.ledger.active.store(1, Release);
+        sys::host::wake_all(&self.ledger.active);
+        MANAGE_EVERY
+    }
+
+    fn end_stuck(&mut self, look: &Look) {
+        for pid in &look.stuck {
+            eprintln!(
+                "pleat: fault handler of process {pid} is stuck; ending it, because its memory can no longer be served"
+            );
+            kill(*pid);
+            self.ended_stuck |= *pid == self.child.id();
+        }
+    }
+
+    /// `--when-full stop`: the agent that met the end has said so; the others go with it.
+    fn stop_run(&self) {
+        for pid in self.table.living().into_iter().chain([self.child.id()]) {
+            kill(pid);
+        }
+    }
+
+    fn wait_until(&self, due: Instant) -> Result<()> {
+        // One more than the whole milliseconds left, so that the wait does not end just before the time.
+        let left = due.saturating_duration_since(Instant::now()).as_millis() as u16 + 1;
+        let mut descriptors = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut descriptors, PollTimeout::from(left)) {
+            // EINTR: a signal; the pipe says which.
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno).context("poll"),
+        }
+    }
+
+    /// Follows the program's changes of state. Returns its status once it has ended.
+    fn child_changed(&mut self) -> Result<Option<ExitStatus>> {
+        if let Some(status) = self.child.try_wait().context("cannot wait for the program")? {
+            return Ok(Some(status));
+        }
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
+        if let Ok(WaitStatus::Stopped(_, by)) = waitid(Id::Pid(self.program()), flags)
+            && (by != Signal::SIGSTOP || proc::is_foreground())
+        {
+            // The shell that waits for us is to see the job stop. On SIGCONT we go on here, and hand it on.
+            // A SIGSTOP outside the terminal's foreground is somebody's who will continue the program, not us.
+            signal::raise(Signal::SIGSTOP).context("cannot stop")?;
+        }
+        Ok(None)
+    }
+
+    fn end(&self, status: ExitStatus) -> End {
+        match self.table.bad_end(self.child.id()) {
+            _ if self.table.has_stopped() => End::Stopped,
+            Some(Phase::Failed) => End::Failed,
+            _ if self.ended_stuck && status.signal() == Some(Signal::SIGKILL as i32) => End::Failed,
+            _ => End::Program(status),
+        }
+    }
+}
+
+/// When the threshold could be reached at the earliest.
+fn watch_interval(left: ByteCount) -> Duration {
+    Duration::from_secs_f64(left.0 as f64 / GROWTH_BYTES_PER_SECOND as f64).clamp(WATCH_MIN, WATCH_MAX)
+}
+
+/// SIGKILL. ESRCH: it has ended by itself. EPERM cannot be helped: it runs as another user.
+fn kill(pid: u32) {
+    if let Ok(process) = sys::host::ProcessHandle::open(pid) {
+        let _ = process.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_come_in_time() {
+        assert_eq!(watch_interval(ByteCount(0)), WATCH_MIN);
+        assert_eq!(watch_interval(ByteCount(400 << 20)), Duration::from_secs_f64(400.0 / 4096.0));
+        assert_eq!(watch_interval(ByteCount(1 << 40)), WATCH_MAX);
+    }
+}

@@ -1,0 +1,118 @@
+//! Where pages go that do not fit into the budget.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::statfs::{self, FsType};
+use nix::sys::statvfs::statvfs;
+use page::ByteCount;
+use pager::ledger::PATH_BYTES;
+
+/// The swap file may take this many budgets if nothing else is said.
+const BUDGETS: u64 = 4;
+
+/// The swap file that a run may use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Swap {
+    /// A directory, or a file.
+    pub(crate) path: PathBuf,
+    pub(crate) bytes_max: ByteCount,
+}
+
+/// Follows `--swap` and `--swap-size`. `None`: no swap.
+pub(crate) fn choose(wanted: Option<&Path>, size: Option<ByteCount>, budget: ByteCount) -> Result<Option<Swap>> {
+    let path = match wanted {
+        Some(path) if path == Path::new("none") => return Ok(None),
+        Some(path) => {
+            let path = std::path::absolute(path).with_context(|| format!("--swap {}", path.display()))?;
+            check(&path).with_context(|| format!("--swap {}", path.display()))?;
+            path
+        }
+        None => match default_directory() {
+            Some(path) => path,
+            None => return Ok(None),
+        },
+    };
+    ensure!(path.as_os_str().len() < PATH_BYTES, "--swap {}: the path is too long", path.display());
+    let bytes_max = match size {
+        Some(size) => size,
+        None => ByteCount(budget.0.saturating_mul(BUDGETS)).min(ByteCount(free_bytes(&path)?.0 / 2)),
+    };
+    Ok((bytes_max > ByteCount::ZERO).then_some(Swap { path, bytes_max }))
+}
+
+/// `$TMPDIR` or `/var/tmp`: the first that is on a disk and can be written.
+pub(crate) fn default_directory() -> Option<PathBuf> {
+    let chosen = std::env::var_os("TMPDIR").filter(|path| !path.is_empty());
+    let candidates = chosen.into_iter().map(PathBuf::from).chain([PathBuf::from("/var/tmp")]);
+    candidates.filter_map(|path| path.canonicalize().ok()).find(|path| !is_in_ram(path) && check(path).is_ok())
+}
+
+/// Whether files there are kept in memory, so that pages moved there would stay in it.
+pub(crate) fn is_in_ram(path: &Path) -> bool {
+    // include/uapi/linux/magic.h; nix has no name for it.
+    const RAMFS_MAGIC: statfs::FsType = FsType(0x8584_58f6);
+    existing(path).is_some_and(|path| {
+        statfs::statfs(path).is_ok_and(|found| [statfs::TMPFS_MAGIC, RAMFS_MAGIC].contains(&found.filesystem_type()))
+    })
+}
+
+/// What is free for this user on the file system of `path`.
+pub(crate) fn free_bytes(path: &Path) -> Result<ByteCount> {
+    let found = existing(path).context("no such directory")?;
+    let space = statvfs(found).with_context(|| format!("{}", path.display()))?;
+    Ok(ByteCount(space.blocks_available() * space.fragment_size()))
+}
+
+/// Whether a file opened there can bypass the page cache.
+pub(crate) fn takes_direct_io(directory: &Path) -> bool {
+    open_unnamed(directory, OFlag::O_DIRECT).is_ok()
+}
+
+/// Makes a file there and removes it again: permissions, quotas and read-only mounts all speak up.
+fn check(path: &Path) -> Result<()> {
+    let Ok(metadata) = fs::metadata(path) else {
+        // A file to be made.
+        let parent = path.parent().filter(|parent| parent.is_dir()).context("no such directory")?;
+        return open_unnamed(parent, OFlag::empty());
+    };
+    let kind = metadata.file_type();
+    if kind.is_dir() {
+        return open_unnamed(path, OFlag::empty());
+    }
+    if kind.is_block_device() {
+        return OpenOptions::new().read(true).write(true).open(path).map(drop).context("cannot be written");
+    }
+    ensure!(kind.is_file(), "neither a directory nor a file");
+    ensure!(metadata.len() == 0, "there is a file of that name, and it is not empty");
+    OpenOptions::new().read(true).write(true).open(path).map(drop).context("cannot be written")
+}
+
+fn open_unnamed(directory: &Path, flags: OFlag) -> Result<()> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let unnamed = options.clone().custom_flags((OFlag::O_TMPFILE | flags).bits()).open(directory);
+    match unnamed {
+        Ok(_) => Ok(()),
+        // Some file systems (NFS, FUSE) know no files without a name: EOPNOTSUPP, and EISDIR from old kernels.
+        Err(error) if matches!(errno_of(&error), Errno::EOPNOTSUPP | Errno::EISDIR) => {
+            let path = directory.join(format!(".pleat-{}", std::process::id()));
+            options.create_new(true).custom_flags(flags.bits()).open(&path).context("cannot be written")?;
+            fs::remove_file(&path).context("cannot be written")
+        }
+        Err(error) => bail!(anyhow::Error::new(error).context("cannot be written")),
+    }
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}
+
+/// The path, or the directory it is to be made in.
+fn existing(path: &Path) -> Option<&Path> {
+    path.ancestors().take(2).find(|path| path.exists())
+}

@@ -1,0 +1,312 @@
+//! The processes of a run as `pleat run` sees them: the ledger's entries, what `/proc` adds, and those that have ended.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use nix::sys::signal;
+use nix::unistd::Pid;
+use page::ByteCount;
+use pager::ledger::{Gauge, Ledger, PROCESSES_MAX, Phase, Process};
+use serde::Serialize;
+
+use crate::numbers::Numbers;
+use crate::proc::{self, Stat};
+
+/// Ended processes that keep an entry of their own in the statistics.
+const DEAD_MAX: usize = 1000;
+/// Free entries in a row that end a search. Agents claim the first free entry they find, so that only those of ended
+/// processes leave gaps; to read all 4096 would fill a ledger that is mostly holes.
+const GAP_MAX: usize = 16;
+/// How long a fault handler may be busy with one thing.
+const STUCK_AFTER: Duration = Duration::from_secs(30);
+/// The longest stretch between two looks that counts as observed: over a longer one this process itself may have
+/// been stopped or the machine asleep.
+const LOOK_COUNTS_MAX: Duration = Duration::from_millis(500);
+
+/// One process in the statistics.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Record {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    pub(crate) phase: &'static str,
+    pub(crate) alive: bool,
+    #[serde(flatten)]
+    pub(crate) numbers: Numbers,
+}
+
+/// What is remembered of an entry between two looks.
+#[derive(Debug)]
+struct Tracked {
+    pid: u32,
+    start_ticks: u64,
+    name: String,
+    /// As measured from outside, while the agent only watches.
+    resident: ByteCount,
+    resident_peak: ByteCount,
+    /// The handler's `busy_since_ns`, and how long it has been seen unchanged.
+    busy_since_ns: u64,
+    busy_for: Duration,
+}
+
+/// What one look found.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    /// What all processes hold.
+    pub(crate) footprint: ByteCount,
+    /// Processes whose fault handler hangs.
+    pub(crate) stuck: Vec<u32>,
+    /// A process said that the run is to stop.
+    pub(crate) stopped: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Table {
+    ledger: &'static Ledger,
+    tracked: BTreeMap<usize, Tracked>,
+    dead: Vec<Record>,
+    others: Option<Record>,
+    /// Peaks of the sums.
+    peaks: [u64; Gauge::ALL.len()],
+    footprint_peak: ByteCount,
+    /// The ratio when the most pages were held, and how many bytes that was.
+    best_held: u64,
+    best_ratio: Option<f64>,
+    /// The last phase seen of each process that ended badly.
+    bad_ends: BTreeMap<u32, Phase>,
+}
+
+impl Table {
+    pub(crate) fn new(ledger: &'static Ledger) -> Self {
+        Self {
+            ledger,
+            tracked: BTreeMap::new(),
+            dead: Vec::new(),
+            others: None,
+            peaks: [0; Gauge::ALL.len()],
+            footprint_peak: ByteCount::ZERO,
+            best_held: 0,
+            best_ratio: None,
+            bad_ends: BTreeMap::new(),
+        }
+    }
+
+    /// Reads all entries, `elapsed` after the last time; frees those of processes that have ended. A `thorough` look
+    /// finds zombies and reused process ids, too, which costs a file of `/proc` for each process.
+    pub(crate) fn look(&mut self, elapsed: Duration, thorough: bool) -> Look {
+        let mut look = Look::default();
+        let mut sum = Numbers::zero();
+        let mut gap = 0;
+        for (slot, entry) in self.ledger.processes.iter().enumerate() {
+            // Acquire: what the agent wrote before it claimed the entry, or we before we freed it.
+            let pid = entry.pid.load(Acquire);
+            if pid == 0 {
+                self.tracked.remove(&slot);
+                gap += 1;
+                if gap > GAP_MAX && self.tracked.range(slot..).next().is_none() {
+                    break;
+                }
+                continue;
+            }
+            gap = 0;
+            let phase = Phase::from_number(entry.phase.load(Acquire));
+            let bad = matches!(phase, Phase::Failed | Phase::Stopped);
+            look.stopped |= phase == Phase::Stopped;
+            self.track(slot, entry, pid);
+            let Some(tracked) = self.tracked.get_mut(&slot) else { continue };
+            let alive = tracked.measure(phase, thorough || bad);
+            if alive && tracked.is_stuck(entry, elapsed) {
+                look.stuck.push(pid);
+            }
+            let numbers = tracked.numbers(entry, phase);
+            sum.add(&numbers);
+            if bad {
+                self.bad_ends.insert(pid, phase);
+            }
+            if !alive {
+                self.bury(slot, entry, phase, numbers);
+            }
+        }
+        look.footprint = sum.footprint();
+        self.observe(&sum);
+        look
+    }
+
+    /// How a process ended, if its agent ended it.
+    pub(crate) fn bad_end(&self, pid: u32) -> Option<Phase> {
+        self.bad_ends.get(&pid).copied()
+    }
+
+    /// Whether any process said that the run is to stop.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.bad_ends.values().any(|phase| *phase == Phase::Stopped)
+    }
+
+    /// Whether the process has an agent.
+    pub(crate) fn knows(&self, pid: u32) -> bool {
+        self.tracked.values().any(|tracked| tracked.pid == pid)
+    }
+
+    /// The processes that have an agent and live.
+    pub(crate) fn living(&self) -> Vec<u32> {
+        self.tracked.values().map(|tracked| tracked.pid).collect()
+    }
+
+    /// The ratio of effective to taken bytes when the most was held.
+    pub(crate) fn best_ratio(&self) -> Option<f64> {
+        self.best_ratio
+    }
+
+    /// All processes, dead ones last, and the sum of all.
+    pub(crate) fn records(&mut self) -> (Numbers, Vec<Record>) {
+        let mut records = Vec::new();
+        for (slot, tracked) in &mut self.tracked {
+            let entry = &self.ledger.processes[*slot];
+            let phase = Phase::from_number(entry.phase.load(Acquire));
+            // An exec changes it.
+            tracked.name = proc::name(tracked.pid);
+            records.push(Record {
+                pid: tracked.pid,
+                name: tracked.name.clone(),
+                phase: phase_name(phase),
+                alive: true,
+                numbers: tracked.numbers(entry, phase),
+            });
+        }
+        records.extend(self.dead.iter().cloned());
+        records.extend(self.others.clone());
+        let mut sum = sum_of(&records);
+        self.observe(&sum);
+        sum.raise_peaks(&self.peaks, self.footprint_peak.0);
+        (sum, records)
+    }
+
+    fn track(&mut self, slot: usize, entry: &Process, pid: u32) {
+        let start_ticks = entry.start_ticks.load(Relaxed);
+        // An agent claims by its pid and fills in the rest: until then the start is 0.
+        let same = |tracked: &Tracked| tracked.pid == pid && [0, start_ticks].contains(&tracked.start_ticks);
+        if let Some(tracked) = self.tracked.get_mut(&slot).filter(|tracked| same(tracked)) {
+            tracked.start_ticks = start_ticks;
+            return;
+        }
+        let tracked = Tracked {
+            pid,
+            start_ticks,
+            name: proc::name(pid),
+            resident: ByteCount::ZERO,
+            resident_peak: ByteCount::ZERO,
+            busy_since_ns: 0,
+            busy_for: Duration::ZERO,
+        };
+        self.tracked.insert(slot, tracked);
+    }
+
+    /// Keeps the numbers of a process that has ended, and frees its entry.
+    fn bury(&mut self, slot: usize, entry: &Process, phase: Phase, mut numbers: Numbers) {
+        let Some(tracked) = self.tracked.remove(&slot) else { return };
+        numbers.clear_gauges();
+        free(entry);
+        let (pid, name) = (tracked.pid, tracked.name);
+        if self.dead.len() < DEAD_MAX {
+            self.dead.push(Record { pid, name, phase: phase_name(phase), alive: false, numbers });
+            return;
+        }
+        let fresh = || Record {
+            pid: 0,
+            name: "others".to_owned(),
+            phase: phase_name(Phase::Free),
+            alive: false,
+            numbers: Numbers::zero(),
+        };
+        self.others.get_or_insert_with(fresh).numbers.add(&numbers);
+    }
+
+    fn observe(&mut self, sum: &Numbers) {
+        self.peaks.iter_mut().zip(sum.gauges()).for_each(|(peak, now)| *peak = now.max(peak).to_owned());
+        self.footprint_peak = self.footprint_peak.max(sum.footprint());
+        if sum.held_bytes() >= self.best_held
+            && let Some(ratio) = sum.effective_ratio()
+        {
+            self.best_held = sum.held_bytes();
+            self.best_ratio = Some(ratio);
+        }
+    }
+}
+
+impl Tracked {
+    /// Measures what the agent does not count yet. Returns whether the process lives.
+    fn measure(&mut self, phase: Phase, thorough: bool) -> bool {
+        let exists = if phase == Phase::Watching {
+            let resident = proc::resident_anonymous(self.pid);
+            self.resident = resident.unwrap_or_default();
+            self.resident_peak = self.resident_peak.max(self.resident);
+            resident.is_some()
+        } else {
+            // EPERM: it exists, as another user.
+            signal::kill(Pid::from_raw(self.pid as i32), None) != Err(nix::errno::Errno::ESRCH)
+        };
+        // A zombie has no memory, but neither has a program in the middle of an exec: its state tells.
+        let unsure = thorough || (phase == Phase::Watching && self.resident == ByteCount::ZERO);
+        if !exists || !unsure {
+            return exists;
+        }
+        let same = |stat: Stat| self.start_ticks == 0 || stat.start_ticks == self.start_ticks;
+        Stat::of(self.pid).is_some_and(|stat| same(stat) && !stat.is_dead())
+    }
+
+    /// Whether the handler has been busy with one thing for too long, by our own looks: time in which we, the process
+    /// or the machine stood still does not count.
+    fn is_stuck(&mut self, entry: &Process, elapsed: Duration) -> bool {
+        let since = entry.busy_since_ns.load(Relaxed);
+        if since == 0 || since != self.busy_since_ns {
+            self.busy_since_ns = since;
+            self.busy_for = Duration::ZERO;
+            return false;
+        }
+        if Stat::of(self.pid).is_some_and(|stat| !stat.is_stopped()) {
+            self.busy_for += elapsed.min(LOOK_COUNTS_MAX);
+        }
+        self.busy_for > STUCK_AFTER
+    }
+
+    fn numbers(&self, entry: &Process, phase: Phase) -> Numbers {
+        let mut numbers = Numbers::of(entry);
+        if phase == Phase::Watching {
+            numbers.set_resident(self.resident, self.resident_peak);
+        } else {
+            numbers.raise_resident_peak(self.resident_peak);
+        }
+        numbers
+    }
+}
+
+/// Sums up; the peaks are the largest of any one process.
+pub(crate) fn sum_of(records: &[Record]) -> Numbers {
+    let mut sum = Numbers::zero();
+    records.iter().for_each(|record| sum.add(&record.numbers));
+    sum
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Free => "free",
+        Phase::Watching => "watching",
+        Phase::Managing => "managing",
+        Phase::Failed => "failed",
+        Phase::Stopped => "stopped",
+    }
+}
+
+/// Makes an entry new. Its process has ended, so nobody else writes to it.
+fn free(entry: &Process) {
+    entry.phase.store(Phase::Free as u32, Relaxed);
+    let words = [&entry.start_ticks, &entry.share_bytes, &entry.busy_since_ns, &entry.footprint_peak];
+    let rows = entry.gauges.iter().chain(&entry.peaks).chain(&entry.counters).chain(&entry.failure);
+    words.into_iter().chain(rows).for_each(|word| word.store(0, Relaxed));
+    entry.faults.iter().flat_map(|histogram| &histogram.buckets).for_each(|bucket| bucket.store(0, Relaxed));
+    // Release: whoever claims the entry next finds the zeros.
+    entry.pid.store(0, Release);
+}
+
+const _: () = assert!(GAP_MAX < PROCESSES_MAX);
