@@ -1,0 +1,542 @@
+//! The segment log: encodings appended to segments, segments written whole, after Rosenblum and Ousterhout (1992).
+//!
+//! A segment goes open → sealed → writing → disk, and leaves the table when its last live entry is gone. Until it is on
+//! disk its bytes stay in memory and are read from there, so that a write may fail, be late, or be tried again. The
+//! caller's one lock protects the log; what touches the medium is a job, run without it. Cleaning is in `clean.rs`,
+//! fork in `fork.rs`. Invariants: see `SegmentLog::check`.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use page::PageIndex;
+
+use crate::buffer::AlignedBytes;
+use crate::cipher::Cipher;
+use crate::job::{PunchJob, ReadJob, Source, Ticket, WriteJob};
+use crate::places::Places;
+use crate::segment::{BackingKey, Entry, Home, Plain, SEGMENTS_MAX, Segment, State, entries_max, extent_bytes};
+use crate::{BLOCK_BYTES, BackingError, BackingStore};
+
+mod clean;
+mod figures;
+mod fork;
+
+pub use clean::Cleaned;
+pub use figures::LogFigures;
+
+/// A segment: long enough that a disk's seek costs less than its transfer, short enough to keep some in memory.
+pub const SEGMENT_BYTES: usize = 1 << 20;
+/// Two, so that the medium has a request while the next segment is being encrypted.
+const WRITES_MAX: usize = 2;
+/// Segments in memory: one open, two being written, one waiting. Behind that, appends are pushed back.
+const PLAINS_MAX: usize = 4;
+/// Free places that appends leave to the cleaner, without which it could not make more of them.
+const RESERVE: u32 = 1;
+/// Buffers of each kind kept for the next segment.
+const SPARES_MAX: usize = 1;
+/// Free places that keep their blocks at least, and the share (1/n) of the segments on disk: punching out and
+/// allocating again costs more than the few blocks.
+const STORED_MIN: usize = 8;
+const STORED_SHARE: usize = 8;
+
+/// Why an encoding was not taken. None of these loses anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFull {
+    /// No free segment: clean, or discard.
+    NoSegment,
+    /// The medium is slower than the appends: run the write jobs first.
+    WritesBehind,
+    /// A write has failed, and has not been repeated with success yet.
+    Trouble(BackingError),
+}
+
+impl fmt::Display for LogFull {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSegment => write!(out, "no free segment in the swap file"),
+            Self::WritesBehind => write!(out, "writes to the swap file are behind"),
+            Self::Trouble(error) => error.fmt(out),
+        }
+    }
+}
+
+impl core::error::Error for LogFull {}
+
+/// Where an encoding is.
+#[derive(Debug)]
+pub enum Located<'a> {
+    /// Here.
+    Memory(&'a [u8]),
+    /// On the medium. Hand the job to `finish_read` in any case, or its segment is never free again.
+    Disk(ReadJob),
+}
+
+/// A store the log can read.
+#[derive(Debug)]
+struct Readable {
+    source: Arc<Source>,
+    /// Segments of ours that are on it.
+    segments: u32,
+}
+
+#[derive(Debug)]
+struct Open {
+    number: u32,
+    plain: Plain,
+}
+
+/// See the top of the file.
+#[derive(Debug)]
+pub struct SegmentLog {
+    segment_bytes: usize,
+    /// Rows for free numbers are `None`.
+    segments: Vec<Option<Segment>>,
+    free_numbers: Vec<u32>,
+    open: Option<Open>,
+    /// In the order of writing.
+    sealed: VecDeque<u32>,
+    writing: usize,
+    /// Our own store, and the ancestors' that we still read.
+    readables: Vec<Option<Readable>>,
+    own: usize,
+    places: Places,
+    /// Of the last write. Never goes back: it is part of the nonce.
+    sequence: u64,
+    era: u32,
+
+    trouble: Option<BackingError>,
+    /// Segments whose last write failed.
+    failed: usize,
+    /// No write before `retry`.
+    is_held: bool,
+    cleaning: Option<u32>,
+
+    spare_plains: Vec<Plain>,
+    spare_buffers: Vec<AlignedBytes>,
+    totals: Totals,
+}
+
+/// Sums over the table, kept up to date, and counters that only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Totals {
+    live_entries: u64,
+    live_bytes: u64,
+    /// Live entries that no medium has.
+    memory_entries: u64,
+    own_disk_segments: u64,
+    own_disk_live_bytes: u64,
+    foreign_segments: u64,
+    /// Capacity of the segments' tables.
+    table_entries: u64,
+    /// Buffers that exist, lent out or lost with a thread at a fork included.
+    plains: u64,
+    buffers: u64,
+    written_bytes: u64,
+    read_bytes: u64,
+}
+
+impl SegmentLog {
+    /// An empty log on `store`, of which it uses `bytes_max` at most. `key` is fresh randomness, used for nothing else.
+    pub fn new(store: Box<dyn BackingStore>, key: [u8; 32], bytes_max: u64) -> Self {
+        Self::with_segment_bytes(store, key, bytes_max, SEGMENT_BYTES)
+    }
+
+    /// The same with smaller segments, for tests.
+    pub fn with_segment_bytes(
+        store: Box<dyn BackingStore>,
+        key: [u8; 32],
+        bytes_max: u64,
+        segment_bytes: usize,
+    ) -> Self {
+        assert!(segment_bytes.is_multiple_of(BLOCK_BYTES));
+        assert!((2 * BLOCK_BYTES..=SEGMENT_BYTES).contains(&segment_bytes));
+        let places = places_max(bytes_max.min(store.bytes_max()), segment_bytes);
+        let source = Arc::new(Source { store, cipher: Cipher::new(key) });
+        Self {
+            segment_bytes,
+            segments: Vec::new(),
+            free_numbers: Vec::new(),
+            open: None,
+            sealed: VecDeque::with_capacity(PLAINS_MAX),
+            writing: 0,
+            readables: alloc::vec![Some(Readable { source, segments: 0 })],
+            own: 0,
+            places: Places::new(places),
+            sequence: 0,
+            era: 0,
+            trouble: None,
+            failed: 0,
+            is_held: false,
+            cleaning: None,
+            spare_plains: Vec::with_capacity(SPARES_MAX),
+            spare_buffers: Vec::with_capacity(SPARES_MAX),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Takes a copy of an encoding of 1 to 4096 bytes that belongs to page `owner`.
+    pub fn append(&mut self, owner: PageIndex, encoding: &[u8]) -> Result<BackingKey, LogFull> {
+        self.append_leaving(RESERVE, owner, encoding)
+    }
+
+    /// Appends, and leaves `reserve` places free if a new segment must be opened.
+    fn append_leaving(&mut self, reserve: u32, owner: PageIndex, encoding: &[u8]) -> Result<BackingKey, LogFull> {
+        if let Some(error) = self.trouble {
+            return Err(LogFull::Trouble(error));
+        }
+        if !self.open.as_ref().is_some_and(|open| open.plain.has_room(encoding.len())) {
+            self.seal();
+            self.open_segment(reserve)?;
+        }
+        let open = self.open.as_mut().expect("opened above");
+        let number = open.number;
+        let extent = open.plain.push(encoding);
+        let segment = self.segment_mut(number);
+        let key = BackingKey::new(number, segment.entries.len());
+        segment.entries.push(Entry::new(owner, extent));
+        segment.live_entries += 1;
+        segment.live_bytes += extent.bytes() as u32;
+        self.totals.live_entries += 1;
+        self.totals.live_bytes += extent.bytes() as u64;
+        self.totals.memory_entries += 1;
+        Ok(key)
+    }
+
+    /// Completes the open segment although it is not full, so that `write_job` offers it.
+    pub fn seal(&mut self) {
+        let Some(open) = self.open.take_if(|open| open.plain.fill() > 0) else { return };
+        let segment = self.segment_mut(open.number);
+        let spare = segment.entries.capacity();
+        segment.entries.shrink_to_fit();
+        let freed = spare - segment.entries.capacity();
+        segment.state = State::Sealed(Arc::new(open.plain));
+        self.totals.table_entries -= freed as u64;
+        self.sealed.push_back(open.number);
+    }
+
+    /// A sealed segment to be written, if the medium should have one more now.
+    pub fn write_job(&mut self) -> Option<WriteJob> {
+        if self.is_held || self.writing >= WRITES_MAX || self.sealed.is_empty() {
+            return None;
+        }
+        // None only in a forked child whose own store is too small; its segments then stay in memory.
+        let place = self.places.take()?;
+        let number = self.sealed.pop_front()?;
+        let segment = self.segment_mut(number);
+        let State::Sealed(plain) = &segment.state else { unreachable!("segment {number} is in the queue") };
+        let plain = plain.clone();
+        segment.state = State::Writing(plain.clone());
+        self.writing += 1;
+        self.sequence = self.sequence.checked_add(1).expect("2^64 writes take longer than any machine lasts");
+        Some(WriteJob {
+            ticket: Ticket { era: self.era, number },
+            source: self.own_source().clone(),
+            place,
+            sequence: self.sequence,
+            plain,
+            buffer: self.take_buffer(),
+        })
+    }
+
+    /// Takes a write job back, with what its `run` returned. After an error the segment stays in memory, appends are
+    /// refused, and nothing is written before [`Self::retry`].
+    pub fn finish_write(&mut self, job: WriteJob, result: Result<(), BackingError>) {
+        let written_bytes = job.bytes() as u64;
+        let WriteJob { ticket, place, sequence, plain, buffer, source: _ } = job;
+        assert_eq!(ticket.era, self.era, "a write job of before the fork");
+        self.put_buffer(buffer);
+        self.writing -= 1;
+        let number = ticket.number;
+        if let Err(error) = result {
+            // What is on the medium now nobody will read: the next attempt has another sequence number.
+            self.places.put_back(place);
+            self.trouble = Some(error);
+            self.is_held = true;
+            let segment = self.segment_mut(number);
+            segment.state = State::Sealed(plain);
+            let failed_before = core::mem::replace(&mut segment.failed, true);
+            let is_dead = segment.live_entries == 0;
+            self.failed += usize::from(!failed_before);
+            self.sealed.push_front(number);
+            if is_dead {
+                self.free_segment(number);
+            }
+            return;
+        }
+        drop(plain);
+        self.totals.written_bytes += written_bytes;
+        self.arrive(number, place, sequence);
+    }
+
+    /// A segment has reached the medium.
+    fn arrive(&mut self, number: u32, place: u32, sequence: u64) {
+        let home = Home { source: self.own, place, sequence, born: self.places.now() };
+        let segment = self.segment_mut(number);
+        let State::Writing(plain) = core::mem::replace(&mut segment.state, State::Disk(home)) else {
+            unreachable!("segment {number} was being written")
+        };
+        let (live_entries, live_bytes) = (segment.live_entries, segment.live_bytes);
+        self.recycle(plain);
+        self.forgive(number);
+        self.totals.memory_entries -= u64::from(live_entries);
+        self.totals.own_disk_live_bytes += u64::from(live_bytes);
+        self.totals.own_disk_segments += 1;
+        self.own_readable().segments += 1;
+        self.free_if_idle(number);
+    }
+
+    /// Why appends are refused, if a write has failed.
+    pub fn trouble(&self) -> Option<BackingError> {
+        self.trouble
+    }
+
+    /// Lets `write_job` offer the segments whose write failed once more.
+    pub fn retry(&mut self) {
+        self.is_held = false;
+    }
+
+    /// Finds an encoding.
+    pub fn locate(&mut self, key: BackingKey) -> Located<'_> {
+        let number = key.number();
+        let segment = self.segments[number as usize].as_mut().expect("a key of a live entry");
+        let entry = segment.entries[key.entry()];
+        assert!(entry.owner().is_some(), "{key:?} has been discarded");
+        let extent = entry.extent();
+        match &segment.state {
+            State::Open => {
+                let open = self.open.as_ref().expect("a segment is open");
+                Located::Memory(open.plain.encoding(extent))
+            }
+            State::Sealed(plain) | State::Writing(plain) => Located::Memory(plain.encoding(extent)),
+            &State::Disk(home) => {
+                segment.readers += 1;
+                let readable = self.readables[home.source].as_ref().expect("its segments keep a store");
+                Located::Disk(ReadJob {
+                    ticket: Ticket { era: self.era, number },
+                    source: readable.source.clone(),
+                    home,
+                    segment_bytes: self.segment_bytes,
+                    entry: key.entry() as u32,
+                    extent,
+                })
+            }
+        }
+    }
+
+    /// Takes a read job back, whatever came of it.
+    pub fn finish_read(&mut self, job: ReadJob) {
+        assert_eq!(job.ticket.era, self.era, "a read job of before the fork");
+        self.totals.read_bytes += job.bytes() as u64;
+        let number = job.ticket.number;
+        drop(job);
+        self.end_reading(number);
+    }
+
+    fn end_reading(&mut self, number: u32) {
+        self.segment_mut(number).readers -= 1;
+        self.free_if_idle(number);
+    }
+
+    /// Whose encoding it is.
+    pub fn owner(&self, key: BackingKey) -> PageIndex {
+        self.segment(key.number()).entries[key.entry()].owner().expect("a key of a live entry")
+    }
+
+    /// Gives an encoding to another page.
+    pub fn set_owner(&mut self, key: BackingKey, owner: PageIndex) {
+        let entry = &mut self.segment_mut(key.number()).entries[key.entry()];
+        assert!(entry.owner().is_some(), "{key:?} has been discarded");
+        entry.set_owner(owner);
+    }
+
+    /// Forgets an encoding. Its key must not be used again.
+    pub fn discard(&mut self, key: BackingKey) {
+        let number = key.number();
+        let segment = self.segment_mut(number);
+        let entry = &mut segment.entries[key.entry()];
+        assert!(entry.owner().is_some(), "{key:?} has been discarded");
+        entry.kill();
+        let bytes = entry.extent().bytes() as u32;
+        segment.live_entries -= 1;
+        segment.live_bytes -= bytes;
+        let source = if let State::Disk(home) = segment.state { Some(home.source) } else { None };
+        if source.is_none() {
+            self.totals.memory_entries -= 1;
+        } else if source == Some(self.own) {
+            self.totals.own_disk_live_bytes -= u64::from(bytes);
+        }
+        self.totals.live_entries -= 1;
+        self.totals.live_bytes -= u64::from(bytes);
+        self.free_if_idle(number);
+    }
+
+    /// A free place to be punched out, if the file has more of them than the next writes want.
+    pub fn punch_job(&mut self) -> Option<PunchJob> {
+        let keep = STORED_MIN.max(self.totals.own_disk_segments as usize / STORED_SHARE);
+        let place = self.places.take_surplus(keep)?;
+        let source = self.own_source().clone();
+        Some(PunchJob { era: self.era, source, place, segment_bytes: self.segment_bytes })
+    }
+
+    /// Takes a punch job back.
+    pub fn finish_punch(&mut self, job: PunchJob) {
+        let PunchJob { era, place, source, segment_bytes: _ } = job;
+        assert_eq!(era, self.era, "a punch job of before the fork");
+        drop(source);
+        self.places.punched(place);
+    }
+}
+
+/// Helpers.
+impl SegmentLog {
+    fn segment(&self, number: u32) -> &Segment {
+        self.segments[number as usize].as_ref().expect("a segment in use")
+    }
+
+    fn segment_mut(&mut self, number: u32) -> &mut Segment {
+        self.segments[number as usize].as_mut().expect("a segment in use")
+    }
+
+    fn own_readable(&mut self) -> &mut Readable {
+        self.readables[self.own].as_mut().expect("our own store stays")
+    }
+
+    fn own_source(&mut self) -> &Arc<Source> {
+        &self.own_readable().source
+    }
+
+    /// Free places that no segment in memory will need.
+    fn places_to_spare(&self) -> u32 {
+        let wanted = self.sealed.len() + usize::from(self.open.is_some());
+        self.places.free().saturating_sub(wanted as u32)
+    }
+
+    fn open_segment(&mut self, reserve: u32) -> Result<(), LogFull> {
+        assert!(self.open.is_none());
+        if self.places_to_spare() <= reserve {
+            return Err(LogFull::NoSegment);
+        }
+        if self.sealed.len() + self.writing + 1 >= PLAINS_MAX {
+            return Err(LogFull::WritesBehind);
+        }
+        let number = self.free_numbers.pop().unwrap_or(self.segments.len() as u32);
+        if number as usize == SEGMENTS_MAX {
+            return Err(LogFull::NoSegment);
+        }
+        if number as usize == self.segments.len() {
+            self.segments.push(None);
+        }
+        let entries = Vec::with_capacity(entries_max(self.segment_bytes));
+        self.totals.table_entries += entries.capacity() as u64;
+        self.segments[number as usize] = Some(Segment::new(entries));
+        let plain = self.spare_plains.pop().unwrap_or_else(|| {
+            self.totals.plains += 1;
+            Plain::new(self.segment_bytes)
+        });
+        self.open = Some(Open { number, plain });
+        Ok(())
+    }
+
+    /// Frees a segment that nobody needs any more.
+    fn free_if_idle(&mut self, number: u32) {
+        let segment = self.segment_mut(number);
+        if segment.live_entries > 0 || segment.readers > 0 {
+            return;
+        }
+        match segment.state {
+            State::Open => {
+                // It starts again: all keys of its entries are dead.
+                segment.entries.clear();
+                self.open.as_mut().expect("a segment is open").plain.clear();
+            }
+            State::Writing(_) => {} // `finish_write` will come back here.
+            State::Sealed(_) | State::Disk(_) => self.free_segment(number),
+        }
+    }
+
+    fn free_segment(&mut self, number: u32) {
+        self.forgive(number);
+        let segment = self.segments[number as usize].take().expect("a segment in use");
+        self.totals.table_entries -= segment.entries.capacity() as u64;
+        self.free_numbers.push(number);
+        match segment.state {
+            State::Sealed(plain) => {
+                self.sealed.retain(|&waiting| waiting != number);
+                self.recycle(plain);
+            }
+            State::Disk(home) => self.leave(home),
+            State::Open | State::Writing(_) => unreachable!("segment {number} is still needed"),
+        }
+    }
+
+    /// A segment's bytes on a medium are not needed any more.
+    fn leave(&mut self, home: Home) {
+        let slot = &mut self.readables[home.source];
+        let readable = slot.as_mut().expect("its segments keep a store");
+        readable.segments -= 1;
+        if home.source == self.own {
+            self.totals.own_disk_segments -= 1;
+            self.places.release(home.place, home.born);
+            return;
+        }
+        if readable.segments == 0 {
+            *slot = None; // The last we needed of an ancestor's file.
+        }
+        self.totals.foreign_segments -= 1;
+    }
+
+    /// The segment's failed write does not matter any more.
+    fn forgive(&mut self, number: u32) {
+        if core::mem::take(&mut self.segment_mut(number).failed) {
+            self.failed -= 1;
+        }
+        if self.failed == 0 {
+            self.trouble = None;
+            self.is_held = false;
+        }
+    }
+
+    fn recycle(&mut self, plain: Arc<Plain>) {
+        // Shared still: its other holder is a thread that the fork left behind. Then it is lost, and stays counted.
+        let Some(mut plain) = Arc::into_inner(plain) else { return };
+        if self.spare_plains.len() < SPARES_MAX {
+            plain.clear();
+            self.spare_plains.push(plain);
+        } else {
+            self.totals.plains -= 1;
+        }
+    }
+
+    fn take_buffer(&mut self) -> AlignedBytes {
+        self.spare_buffers.pop().unwrap_or_else(|| {
+            self.totals.buffers += 1;
+            AlignedBytes::new(self.segment_bytes)
+        })
+    }
+
+    fn put_buffer(&mut self, buffer: AlignedBytes) {
+        if self.spare_buffers.len() < SPARES_MAX {
+            self.spare_buffers.push(buffer);
+        } else {
+            self.totals.buffers -= 1;
+        }
+    }
+
+    /// Whether the cleaner could append that much: in the open segment, or in one more.
+    fn has_room_to_clean(&self, bytes: usize, entries: usize) -> bool {
+        let fits = |open: &Open| {
+            let (bytes_left, entries_left) = open.plain.room();
+            // An encoding does not cross into the next segment, so that the end may stay unused.
+            bytes + extent_bytes(crate::ENCODING_BYTES_MAX) <= bytes_left && entries <= entries_left
+        };
+        self.open.as_ref().is_some_and(fits)
+            || (self.places_to_spare() > 0 && self.sealed.len() + self.writing + 1 < PLAINS_MAX)
+    }
+}
+
+fn places_max(bytes_max: u64, segment_bytes: usize) -> u32 {
+    (bytes_max / segment_bytes as u64).min(SEGMENTS_MAX as u64) as u32
+}
