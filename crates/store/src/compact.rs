@@ -8,7 +8,7 @@ use page::{ByteCount, PAGE_BYTES, PageIndex};
 use crate::StoreKey;
 use crate::class::{CLASS_COUNT, ClassSet, SLAB_FRAMES_MAX, class_of};
 use crate::head::Head;
-use crate::slabs::{Place, REACH, Slabs};
+use crate::slabs::{Place, Slabs};
 use crate::table::NO_SLAB;
 
 impl Slabs {
@@ -21,15 +21,16 @@ impl Slabs {
         let frames_before = self.sums.frames;
         self.release_reserve();
         let mut moves_left = encodings_max;
+        let reach = self.reach();
         // Classes whose sparsest slab could not be emptied after all.
         let mut stuck = ClassSet::default();
         while moves_left > 0 {
-            let Some(source) = self.source(stuck) else { break };
+            let Some(source) = self.source(reach, &stuck) else { break };
             let class = usize::from(self.table[source].class);
             // Off its list, or the slab could be chosen as its own target.
             let was = self.table.listed(source);
             self.table.unlist(source, was);
-            let moves = self.drain(source, moves_left, moved);
+            let moves = self.drain(source, reach, moves_left, moved);
             moves_left -= moves;
             if self.table[source].used == 0 {
                 self.retire(source);
@@ -54,11 +55,11 @@ impl Slabs {
     }
 
     /// The slab that gives back most for each encoding moved, among the sparsest of each class that can be emptied.
-    fn source(&self, stuck: ClassSet) -> Option<u32> {
+    fn source(&self, reach: usize, stuck: &ClassSet) -> Option<u32> {
         (0..CLASS_COUNT)
             .filter(|&class| !stuck.contains(class))
             .filter_map(|class| self.table.sparsest(class))
-            .filter(|&slab| self.fits_elsewhere(slab))
+            .filter(|&slab| self.fits_elsewhere(slab, reach))
             .min_by_key(|&slab| {
                 let slab = &self.table[slab];
                 // Encodings a frame, as a fraction with the same denominator everywhere: 720720 is divisible by every
@@ -68,15 +69,21 @@ impl Slabs {
     }
 
     /// Whether free slots in other slabs can take what is in `slab`.
-    fn fits_elsewhere(&self, slab: u32) -> bool {
+    fn fits_elsewhere(&self, slab: u32, reach: usize) -> bool {
         let slab = &self.table[slab];
         let class = usize::from(slab.class);
-        let room: u32 = (class..CLASS_COUNT.min(class + REACH + 1)).map(|class| self.table.room(class)).sum();
+        let room: u32 = (class..CLASS_COUNT.min(class + reach + 1)).map(|class| self.table.room(class)).sum();
         room - u32::from(slab.fresh - slab.used) >= u32::from(slab.used)
     }
 
     /// Moves up to `moves_max` encodings out of `source`, which is on no list. Returns how many.
-    fn drain(&mut self, source: u32, moves_max: usize, moved: &mut dyn FnMut(PageIndex, StoreKey, StoreKey)) -> usize {
+    fn drain(
+        &mut self,
+        source: u32,
+        reach: usize,
+        moves_max: usize,
+        moved: &mut dyn FnMut(PageIndex, StoreKey, StoreKey),
+    ) -> usize {
         let mut moves = 0;
         for slot in 0..self.table[source].fresh {
             let from = Place { slab: source, slot };
@@ -86,7 +93,7 @@ impl Slabs {
             }
             // From the class of the encoding on, not of the slot it has now: it must not climb with every move.
             let class = class_of(length);
-            let Some(target) = self.partial(class, class + REACH) else { break };
+            let Some(target) = self.partial(class, class + reach) else { break };
             let to = self.take(target, owner, length);
             self.pool.copy(self.offset(from), self.offset(to), length);
             self.free(from);

@@ -12,7 +12,7 @@
 //! under its first slots. When the last encoding goes, the frames go too, but for a small reserve.
 //!
 //! A small pool has few encodings for each class, and nearly every class a slab half full. So a `put` that would open a
-//! slab first looks for a free slot in classes a little above, as long as free slots are more than a small share.
+//! slab first looks for a free slot in classes a little above: further, the larger the share of free slots.
 //!
 //! Invariants: see `check.rs`.
 
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use sys::Errno;
 
-use crate::class::{CLASS_COUNT, CLASSES, Class, SLAB_FRAMES_MAX, SLOTS_MAX, WHOLE, WHOLE_SLOTS, class_of};
+use crate::class::{CLASSES, Class, SLAB_FRAMES_MAX, SLOTS_MAX, WHOLE, WHOLE_SLOTS, class_of};
 use crate::head::{HEAD_BYTES, Head, NO_SLOT};
 use crate::pool::Pool;
 use crate::table::{NO_CLASS, NO_SLAB, Slab, Table};
@@ -35,10 +35,9 @@ const SLABS_MAX: usize = 1 << (StoreKey::BITS - SLOT_BITS);
 
 /// Empty slabs that keep their frames, so that a put and a remove at a slab's border do not call the kernel each time.
 pub(crate) const RESERVE_SLABS_MAX: usize = 4;
-/// Above this share of the pool (one in so many bytes), free slots of classes nearby are used before a new slab is.
-const FREE_SHARE: u64 = 32;
-/// How many classes above its own an encoding may be put. Each adds 2 %.
-pub(crate) const REACH: usize = 4;
+/// How many classes above its own an encoding may be put, for each whole of the pool that is free slots: one class,
+/// which adds 2 %, when 1.6 % are free.
+const REACH_SHARE: u64 = 64;
 
 /// The heads of a slab of class `WHOLE`.
 pub(crate) type WholeHeads = [[u8; HEAD_BYTES]; WHOLE_SLOTS];
@@ -167,12 +166,17 @@ impl Slabs {
         if let Some(slab) = self.table.fullest(class) {
             return Ok(slab);
         }
-        let free_slots_abound = self.free_bytes() > self.sums.frames * PAGE_BYTES as u64 / FREE_SHARE;
-        if free_slots_abound && let Some(slab) = self.partial(class, class + REACH) {
-            return Ok(slab);
-        }
-        // When no slab can be opened, any slot that is long enough is better than none.
-        self.open(class).or_else(|| self.partial(class, CLASS_COUNT)).ok_or(Full)
+        self.partial(class, class + self.reach())
+            .or_else(|| self.open(class))
+            // When no slab can be opened, any slot that is long enough is better than none.
+            .or_else(|| self.partial(class, WHOLE))
+            .ok_or(Full)
+    }
+
+    /// How many classes above its own an encoding may be put.
+    pub(crate) fn reach(&self) -> usize {
+        let pool_bytes = self.sums.frames * PAGE_BYTES as u64;
+        (self.free_bytes() * REACH_SHARE).checked_div(pool_bytes).map_or(0, |reach| reach as usize)
     }
 
     /// The fullest partial slab of the first class that has one.
