@@ -24,14 +24,14 @@ pub(crate) enum Version {
 pub(crate) struct Limit {
     pub(crate) version: Version,
     pub(crate) directory: PathBuf,
-    pub(crate) limit: ByteCount,
+    pub(crate) bytes_max: ByteCount,
     /// What its processes hold now, without file pages that are given back when memory gets short.
     pub(crate) used: ByteCount,
 }
 
 impl Limit {
     fn free(&self) -> ByteCount {
-        self.limit.saturating_sub(self.used)
+        self.bytes_max.saturating_sub(self.used)
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn budget(ram: Ram) -> Result<ByteCount> {
         Ram::Bytes(bytes) => bytes,
         Ram::Percent(percent) => {
             let total = meminfo("MemTotal").context("/proc/meminfo does not say how much memory there is")?;
-            let total = limits.iter().map(|limit| limit.limit).fold(total, Ord::min);
+            let total = limits.iter().map(|limit| limit.bytes_max).fold(total, Ord::min);
             ByteCount((total.0 as f64 * percent / 100.0) as u64)
         }
         Ram::Auto => {
@@ -123,7 +123,7 @@ fn limit_of(version: Version, directory: &Path) -> Option<Limit> {
     let statistics = read("memory.stat").unwrap_or_default();
     let inactive = statistics.lines().find_map(|line| line.strip_prefix(inactive)?.trim().parse().ok()).unwrap_or(0);
     let used = ByteCount(used).saturating_sub(ByteCount(inactive));
-    Some(Limit { version, directory: directory.to_owned(), limit: ByteCount(limit), used })
+    Some(Limit { version, directory: directory.to_owned(), bytes_max: ByteCount(limit), used })
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
         fs::write(mount.join("memory.max"), "2000000\n").unwrap();
         let limits = limits_up(Version::V2, &mount, &inner);
         fs::remove_dir_all(&mount).unwrap();
-        let numbers: Vec<_> = limits.iter().map(|limit| (limit.limit.0, limit.used.0, limit.free().0)).collect();
+        let numbers: Vec<_> = limits.iter().map(|limit| (limit.bytes_max.0, limit.used.0, limit.free().0)).collect();
         assert_eq!(numbers, [(1_000_000, 200_000, 800_000), (2_000_000, 0, 2_000_000)]);
     }
 

@@ -4,7 +4,9 @@
 mod agent;
 mod args;
 mod budget;
+mod doctor;
 mod failure;
+mod manual;
 mod numbers;
 mod proc;
 mod program;
@@ -32,8 +34,10 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let outcome = match cli.command {
-        Command::Run(args) => run::run(args),
-        Command::Doctor(_) | Command::Man(_) | Command::Completions { .. } => Err(anyhow::anyhow!("not there yet")),
+        Command::Run(args) => run::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Man(args) => manual::man(&args).map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("pleat: {error:#}");

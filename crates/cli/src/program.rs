@@ -117,10 +117,8 @@ fn check_to_depth(path: &Path, depth: usize) -> Result<(), Failure> {
     let shown = path.display();
     let fail = |status, message| Err(Failure { status, message });
     match kind(path) {
-        Ok(Kind::Manageable) => Ok(()),
         // `execvp` gives such a file to the shell.
         Ok(Kind::Other) if path != Path::new("/bin/sh") => check_to_depth(Path::new("/bin/sh"), depth),
-        Ok(Kind::Other) => Ok(()),
         Ok(Kind::Unmanageable(reason)) => fail(
             crate::failure::STATUS_PLEAT,
             format!("{shown} is {reason}: the agent cannot be loaded into it, so its memory cannot be managed"),
@@ -137,29 +135,29 @@ fn check_to_depth(path: &Path, depth: usize) -> Result<(), Failure> {
         }
         Err(errno @ Errno::ENOENT) => fail(STATUS_NOT_FOUND, format!("{shown}: {}", errno.desc())),
         // It may be executed without being read: then what it is shows when it runs.
-        Err(Errno::EACCES) => Ok(()),
+        Ok(Kind::Manageable | Kind::Other) | Err(Errno::EACCES) => Ok(()),
         Err(errno) => fail(STATUS_NOT_EXECUTABLE, format!("{shown}: {}", errno.desc())),
     }
 }
 
 /// Whether `execve` would be allowed.
 fn executable(path: &Path) -> Result<(), Errno> {
-    let metadata = std::fs::metadata(path).map_err(to_errno)?;
+    let metadata = std::fs::metadata(path).map_err(|error| to_errno(&error))?;
     if metadata.is_dir() {
         return Err(Errno::EISDIR);
     }
     nix::unistd::eaccess(path, AccessFlags::X_OK)
 }
 
-fn to_errno(error: std::io::Error) -> Errno {
+fn to_errno(error: &std::io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 
 fn kind(path: &Path) -> Result<Kind, Errno> {
-    let mut file = File::open(path).map_err(to_errno)?;
-    let metadata = file.metadata().map_err(to_errno)?;
+    let mut file = File::open(path).map_err(|error| to_errno(&error))?;
+    let metadata = file.metadata().map_err(|error| to_errno(&error))?;
     let mut head = Vec::new();
-    file.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(to_errno)?;
+    file.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| to_errno(&error))?;
     if let Some(line) = head.strip_prefix(b"#!") {
         return Ok(script(line));
     }

@@ -30,7 +30,7 @@ const THRESHOLD_NUMERATOR: u64 = 3;
 const THRESHOLD_DENOMINATOR: u64 = 4;
 
 /// Runs the program.
-pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let budget = budget::budget(args.ram)?;
     let agent = agent::find()?;
     let path = program::find(&args.command[0])?;
@@ -48,7 +48,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     // Before the program starts: a signal that comes now is handed on as soon as there is somebody to hand it to.
     let signals = Signals::catch().context("cannot catch signals")?;
     let started = Instant::now();
-    let child = spawn(&args, &path, &agent, &file)?;
+    let child = spawn(args, &path, &agent, &file)?;
     let ledger = file.content();
     let mut supervisor = Supervisor {
         ledger,

@@ -78,7 +78,7 @@ impl fmt::Display for Human {
             if self.0 >= 1 << shift {
                 let value = self.0 as f64 / (1_u64 << shift) as f64;
                 // A whole number stays one: 16 MiB, not 16.0 MiB.
-                let digits = usize::from(self.0 % (1 << shift) != 0);
+                let digits = usize::from(!self.0.is_multiple_of(1 << shift));
                 return write!(f, "{value:.digits$} {unit}");
             }
         }

@@ -68,6 +68,18 @@ pub(crate) fn free_bytes(path: &Path) -> Result<ByteCount> {
     Ok(ByteCount(space.blocks_available() * space.fragment_size()))
 }
 
+/// The kind of file system below a directory, as `mount` names it.
+pub(crate) fn file_system(directory: &Path) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let kinds = mounts.lines().filter_map(|line| {
+        let (front, back) = line.split_once(" - ")?;
+        Some((Path::new(front.split(' ').nth(4)?), back.split(' ').next()?))
+    });
+    // The longest mount point above it; of several on one point the last covers the others.
+    let above = kinds.filter(|(point, _)| directory.starts_with(point));
+    above.max_by_key(|(point, _)| point.as_os_str().len()).map(|(_, kind)| kind.to_owned())
+}
+
 /// Whether a file opened there can bypass the page cache.
 pub(crate) fn takes_direct_io(directory: &Path) -> bool {
     open_unnamed(directory, OFlag::O_DIRECT).is_ok()

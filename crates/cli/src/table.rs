@@ -284,7 +284,9 @@ impl Tracked {
 /// Sums up; the peaks are the largest of any one process.
 pub(crate) fn sum_of(records: &[Record]) -> Numbers {
     let mut sum = Numbers::zero();
-    records.iter().for_each(|record| sum.add(&record.numbers));
+    for record in records {
+        sum.add(&record.numbers);
+    }
     sum
 }
 

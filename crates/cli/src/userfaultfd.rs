@@ -2,30 +2,66 @@
 
 use anyhow::{Result, bail};
 use sys::Errno;
-use sys::host::{self, Way};
+use sys::host;
+use sys::uffd::feature::{EVENT_FORK, MOVE, NEEDED};
 
-/// `UFFD_FEATURE_*` of include/uapi/linux/userfaultfd.h.
-pub(crate) const FEATURE_EVENT_FORK: u64 = 1 << 1;
-pub(crate) const FEATURE_EVENT_REMAP: u64 = 1 << 2;
-pub(crate) const FEATURE_EVENT_REMOVE: u64 = 1 << 3;
-pub(crate) const FEATURE_EVENT_UNMAP: u64 = 1 << 6;
-pub(crate) const FEATURE_WP_ASYNC: u64 = 1 << 15;
-pub(crate) const FEATURE_MOVE: u64 = 1 << 16;
+/// Gives one command the capability, and leaves the user as it is.
+pub(crate) const WITH_CAPABILITY: &str = "sudo setpriv --reuid $(id -u) --regid $(id -g) --init-groups \
+     --inh-caps +sys_ptrace --ambient-caps +sys_ptrace pleat run ...";
 
-/// The ways to be allowed one, for a message.
-pub(crate) const WAYS: &str = "run with CAP_SYS_PTRACE, or `sysctl vm.unprivileged_userfaultfd=1`, \
-     or give read and write permission on /dev/userfaultfd";
+/// The ways to get one, for a message. Without fork events the two others would do; the kernel gives those only to
+/// `CAP_SYS_PTRACE`, however the descriptor was got (`userfaultfd_api` in fs/userfaultfd.c; tried on 6.18).
+pub(crate) const WAYS: &str = if NEEDED & EVENT_FORK == 0 {
+    "run with CAP_SYS_PTRACE, or `sudo sysctl vm.unprivileged_userfaultfd=1`, \
+     or give yourself read and write permission on /dev/userfaultfd"
+} else {
+    "run with CAP_SYS_PTRACE, as root or by `pleat doctor`'s command \
+     (`sysctl vm.unprivileged_userfaultfd=1` or permission on /dev/userfaultfd give all but the fork events)"
+};
+
+/// What `pleat run` finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// Everything the agent needs.
+    Full,
+    /// No `UFFDIO_MOVE`.
+    OldKernel,
+    /// Faults could be served, but forks would not be reported.
+    NoForkEvents,
+    /// The kernel lacks another feature.
+    MissingFeature,
+    /// Not permitted, or not there.
+    Refused(Errno),
+}
+
+/// Tries what the agent will do.
+pub(crate) fn access() -> Access {
+    let features = match host::try_userfaultfd() {
+        Ok((_, features)) => features,
+        Err(errno) => return Access::Refused(errno),
+    };
+    if features & MOVE == 0 {
+        return Access::OldKernel;
+    }
+    match host::accepts_features(NEEDED) {
+        Ok(()) => Access::Full,
+        // EPERM: fork events without CAP_SYS_PTRACE.
+        Err(Errno::PERM) => Access::NoForkEvents,
+        // EINVAL: a feature that this kernel does not know.
+        Err(_) => Access::MissingFeature,
+    }
+}
 
 /// Fails if `pleat run` cannot work here.
 pub(crate) fn check() -> Result<()> {
-    match host::try_userfaultfd() {
-        Ok((_, features)) if features & FEATURE_MOVE == 0 => {
-            bail!("this kernel cannot move pages (UFFDIO_MOVE): pleat needs Linux 6.8 or newer")
-        }
-        Ok((Way::SystemCall | Way::Device, _)) => Ok(()),
-        Err(Errno::NOSYS) => {
+    match access() {
+        Access::Full => Ok(()),
+        Access::OldKernel => bail!("this kernel cannot move pages (UFFDIO_MOVE): pleat needs Linux 6.8 or newer"),
+        Access::NoForkEvents => bail!("the fork events of userfaultfd are not permitted: {WAYS}"),
+        Access::MissingFeature => bail!("this kernel's userfaultfd lacks a feature that pleat needs (Linux 6.8)"),
+        Access::Refused(Errno::NOSYS) => {
             bail!("this kernel has no userfaultfd, or a seccomp filter (such as docker's) hides it")
         }
-        Err(errno) => bail!("userfaultfd is not permitted ({errno}): {WAYS}"),
+        Access::Refused(errno) => bail!("userfaultfd is not permitted ({errno}): {WAYS}"),
     }
 }
