@@ -14,7 +14,7 @@ use crate::size::{Ram, size};
 /// Cold pages are compressed inside RAM, and what does not fit goes to a swap file. The program is not changed and
 /// its output stays the same.
 #[derive(Debug, Parser)]
-#[command(name = "pleat", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(verbatim_doc_comment, name = "pleat", version, arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -63,30 +63,44 @@ pub(crate) struct RunArgs {
     /// At least 16M. K, M, G and T are binary, as are KB and KiB. A percentage is one of the machine's memory or, if
     /// that is lower, of the cgroup's limit. `auto` is what the cgroup's limit leaves, without a limit what is
     /// available on the machine, less a tenth.
-    #[arg(long, value_name = "SIZE|PERCENT%|auto", env = "PLEAT_RAM", default_value = "auto")]
+    #[arg(
+        verbatim_doc_comment,
+        long,
+        value_name = "SIZE|PERCENT%|auto",
+        env = "PLEAT_RAM",
+        hide_env_values = true,
+        default_value = "auto"
+    )]
     pub(crate) ram: Ram,
 
     /// Where pages go that do not fit into the budget: a directory, a file to be made, or none
     ///
     /// By default $TMPDIR or /var/tmp, if that is on a disk. The file has no name while it is in use, is encrypted
     /// with a key that ends with the run, and is gone when the run ends, however it ends.
-    #[arg(long, value_name = "DIR|FILE|none", env = "PLEAT_SWAP")]
+    #[arg(verbatim_doc_comment, long, value_name = "DIR|FILE|none", env = "PLEAT_SWAP", hide_env_values = true)]
     pub(crate) swap: Option<PathBuf>,
 
     /// The most the swap file may take [default: four times the budget, at most half of what is free there]
-    #[arg(long, value_name = "SIZE", env = "PLEAT_SWAP_SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", env = "PLEAT_SWAP_SIZE", hide_env_values = true, value_parser = size)]
     pub(crate) swap_size: Option<ByteCount>,
 
     /// What to do when the budget cannot be met: go on above it with a warning, or stop with status 137
-    #[arg(long, value_enum, value_name = "WHAT", env = "PLEAT_WHEN_FULL", default_value = "exceed")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        env = "PLEAT_WHEN_FULL",
+        hide_env_values = true,
+        default_value = "exceed"
+    )]
     pub(crate) when_full: WhenFull,
 
     /// Keep a JSON document of counters and latencies here, written every second and at the end
-    #[arg(long, value_name = "FILE", env = "PLEAT_STATS")]
+    #[arg(long, value_name = "FILE", env = "PLEAT_STATS", hide_env_values = true)]
     pub(crate) stats: Option<PathBuf>,
 
     /// Print a summary at the end
-    #[arg(short, long, env = "PLEAT_VERBOSE", value_parser = FalseyValueParser::new())]
+    #[arg(short, long, env = "PLEAT_VERBOSE", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub(crate) verbose: bool,
 
     /// The program and its arguments

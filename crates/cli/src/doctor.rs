@@ -10,7 +10,7 @@ use sys::uffd::feature::MOVE;
 
 use crate::args::DoctorArgs;
 use crate::size::Human;
-use crate::userfaultfd::{Access, WITH_CAPABILITY, access};
+use crate::userfaultfd::{Access, WITH_CAPABILITY, access, words};
 use crate::{agent, budget, proc, swap};
 
 /// `UFFD_FEATURE_WP_ASYNC` of include/uapi/linux/userfaultfd.h (Linux 6.7).
@@ -123,7 +123,7 @@ fn userfaultfd() -> Finding {
             let found = "this kernel has none, or a seccomp filter (such as docker's) hides it".to_owned();
             finding(Verdict::No, found).remedy("docker run --security-opt seccomp=unconfined --cap-add SYS_PTRACE ...")
         }
-        Err(errno) => finding(Verdict::No, format!("not permitted ({errno})")).remedy(WITH_CAPABILITY),
+        Err(errno) => finding(Verdict::No, format!("not permitted ({})", words(errno))).remedy(WITH_CAPABILITY),
     }
 }
 
@@ -152,7 +152,7 @@ fn user_mode_only() -> Finding {
     // Nothing depends on it yet: libraries that embed pleat would use it.
     match host::try_user_mode_only() {
         Ok(_) => Finding::new("user-mode faults", Verdict::Ok, "a userfaultfd for them needs no permission"),
-        Err(errno) => Finding::new("user-mode faults", Verdict::Limited, format!("not permitted ({errno})")),
+        Err(errno) => Finding::new("user-mode faults", Verdict::Limited, format!("not permitted ({})", words(errno))),
     }
 }
 

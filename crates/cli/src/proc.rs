@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use nix::unistd::{SysconfVar, sysconf};
 use page::{ByteCount, PageCount};
 
 /// Some fields of `/proc/PID/stat`.
@@ -58,6 +60,15 @@ pub(crate) fn resident_anonymous(pid: u32) -> Option<ByteCount> {
     let resident = fields.next()?.ok()?;
     let shared = fields.next()?.ok()?;
     Some(PageCount(resident.saturating_sub(shared)).bytes())
+}
+
+/// How long ago a process started.
+pub(crate) fn age(stat: Stat) -> Duration {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let uptime: f64 = uptime.split(' ').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
+    // POSIX has 100 as the usual value; Linux has used it on every architecture for decades.
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    Duration::from_secs_f64((uptime - stat.start_ticks as f64 / per_second as f64).max(0.0))
 }
 
 /// The command's name, up to 15 bytes.

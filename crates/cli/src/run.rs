@@ -69,7 +69,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
 }
 
 fn create_ledger(run: &Run, swap: Option<&Swap>, when_full: WhenFull) -> Result<SharedFile<Ledger>> {
-    let file = SharedFile::<Ledger>::create(c"pleat-ledger").map_err(|errno| anyhow!("no shared memory: {errno}"))?;
+    let file = SharedFile::<Ledger>::create(c"pleat-ledger")
+        .map_err(|errno| anyhow!("no shared memory: {}", userfaultfd::words(errno)))?;
     let ledger = file.content();
     // Relaxed: the magic number below publishes all of it.
     ledger.budget_bytes.store(run.budget.0, Relaxed);

@@ -68,7 +68,7 @@ impl Supervisor {
                 last_look = now;
             }
             if second_over {
-                self.strays.look(self.child.id(), &self.table);
+                self.strays.look(self.child.id());
                 self.write_stats(true);
                 next_stats = now + STATS_EVERY;
             }

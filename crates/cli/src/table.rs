@@ -143,11 +143,6 @@ impl Table {
         self.bad_ends.values().any(|phase| *phase == Phase::Stopped)
     }
 
-    /// Whether the process has an agent.
-    pub(crate) fn knows(&self, pid: u32) -> bool {
-        self.tracked.values().any(|tracked| tracked.pid == pid)
-    }
-
     /// The processes that have an agent and live.
     pub(crate) fn living(&self) -> Vec<u32> {
         self.tracked.values().map(|tracked| tracked.pid).collect()

@@ -52,6 +52,11 @@ pub(crate) fn access() -> Access {
     }
 }
 
+/// The kernel's reason in words.
+pub(crate) fn words(errno: Errno) -> &'static str {
+    nix::errno::Errno::from_raw(errno.raw_os_error()).desc()
+}
+
 /// Fails if `pleat run` cannot work here.
 pub(crate) fn check() -> Result<()> {
     match access() {
@@ -62,6 +67,6 @@ pub(crate) fn check() -> Result<()> {
         Access::Refused(Errno::NOSYS) => {
             bail!("this kernel has no userfaultfd, or a seccomp filter (such as docker's) hides it")
         }
-        Access::Refused(errno) => bail!("userfaultfd is not permitted ({errno}): {WAYS}"),
+        Access::Refused(errno) => bail!("userfaultfd is not permitted ({}): {WAYS}", words(errno)),
     }
 }
