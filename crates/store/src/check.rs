@@ -12,7 +12,7 @@ use crate::table::{NO_CLASS, NO_SLAB, Slab};
 impl Slabs {
     /// `Store::check`.
     pub(crate) fn check_slabs(&self) {
-        assert!(self.table.len() <= self.slabs_max);
+        assert!(self.table.len() <= self.spans);
         self.table.check();
         let mut sums = Sums::default();
         let mut room = [0; CLASS_COUNT];

@@ -21,7 +21,7 @@ pub(crate) struct Class {
 pub(crate) const SLAB_FRAMES_MAX: usize = 16;
 /// Smaller slabs would leave most of each slab's address space empty, and with it the kernel's page tables.
 const SLAB_FRAMES_MIN: usize = 8;
-/// No LZ4 encoding of a page that is not same-filled is shorter than 26 bytes.
+/// In LZ4 a match as long as a page takes 19 bytes alone, so hardly any encoding would fit a shorter slot.
 const SLOT_BYTES_MIN: usize = 32;
 /// Slots in the largest slab: what the slot bits of a key can tell apart.
 pub(crate) const SLOTS_MAX: usize = 1024;
@@ -50,12 +50,12 @@ pub(crate) fn class_of(length: usize) -> usize {
 
 impl Class {
     /// Frames under the first `slots` slots.
-    pub(crate) fn frames_under(&self, slots: usize) -> usize {
+    pub(crate) fn frames_under(self, slots: usize) -> usize {
         (slots * usize::from(self.slot_bytes)).div_ceil(PAGE_BYTES)
     }
 
     /// What is left of a slab behind its last slot.
-    pub(crate) fn tail_bytes(&self) -> usize {
+    pub(crate) fn tail_bytes(self) -> usize {
         usize::from(self.frames) * PAGE_BYTES - usize::from(self.slots) * usize::from(self.slot_bytes)
     }
 }

@@ -20,18 +20,18 @@ impl Slabs {
     ) -> ByteCount {
         let frames_before = self.sums.frames;
         self.release_reserve();
-        let mut moves_left = encodings_max;
+        let mut budget = encodings_max;
         let reach = self.reach();
         // Classes whose sparsest slab could not be emptied after all.
         let mut stuck = ClassSet::default();
-        while moves_left > 0 {
+        while budget > 0 {
             let Some(source) = self.source(reach, &stuck) else { break };
             let class = usize::from(self.table[source].class);
             // Off its list, or the slab could be chosen as its own target.
             let was = self.table.listed(source);
             self.table.unlist(source, was);
-            let moves = self.drain(source, reach, moves_left, moved);
-            moves_left -= moves;
+            let copied = self.drain(source, reach, budget, moved);
+            budget -= copied;
             if self.table[source].used == 0 {
                 self.retire(source);
                 self.release(source);
@@ -64,7 +64,7 @@ impl Slabs {
                 let slab = &self.table[slab];
                 // Encodings a frame, as a fraction with the same denominator everywhere: 720720 is divisible by every
                 // number of frames up to 16.
-                u32::from(slab.used) * (720_720 / u32::from(slab.held.max(1)))
+                u32::from(slab.used) * (720_720 / u32::from(slab.held))
             })
     }
 
@@ -76,31 +76,34 @@ impl Slabs {
         room - u32::from(slab.fresh - slab.used) >= u32::from(slab.used)
     }
 
-    /// Moves up to `moves_max` encodings out of `source`, which is on no list. Returns how many.
+    /// Moves up to `budget` encodings out of `source`, which is on no list. Returns how many.
     fn drain(
         &mut self,
         source: u32,
         reach: usize,
-        moves_max: usize,
+        budget: usize,
         moved: &mut dyn FnMut(PageIndex, StoreKey, StoreKey),
     ) -> usize {
-        let mut moves = 0;
+        let source_class = usize::from(self.table[source].class);
+        let mut copied = 0;
         for slot in 0..self.table[source].fresh {
             let from = Place { slab: source, slot };
             let Head::Used { owner, length } = self.head(from) else { continue };
-            if moves == moves_max {
+            if copied == budget {
                 break;
             }
-            // From the class of the encoding on, not of the slot it has now: it must not climb with every move.
+            // From the class of the encoding on, not of the slot it has now: it must not climb with every move. But it
+            // may stay where it has climbed.
             let class = class_of(length);
-            let Some(target) = self.partial(class, class + reach) else { break };
+            let nearest = self.partial(class, class + reach);
+            let Some(target) = nearest.or_else(|| self.table.fullest(source_class)) else { break };
             let to = self.take(target, owner, length);
             self.pool.copy(self.offset(from), self.offset(to), length);
             self.free(from);
             moved(owner, from.key(), to.key());
-            moves += 1;
+            copied += 1;
         }
-        moves
+        copied
     }
 }
 

@@ -38,8 +38,9 @@ impl Head {
     }
 
     pub(crate) fn from_bytes(bytes: [u8; HEAD_BYTES]) -> Self {
-        let [a, b, c, d, e, f] = bytes;
-        let word = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        let mut word = [0; 8];
+        word[..HEAD_BYTES].copy_from_slice(&bytes);
+        let word = u64::from_le_bytes(word);
         let low = (word & 0xfff) as u16;
         match word >> 12 {
             NOBODY => Self::Free { next: low },

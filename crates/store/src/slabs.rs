@@ -4,7 +4,7 @@
 //! encodings: it is then a row of equal slots from the start of its span, each slot a head and an encoding (`class.rs`,
 //! `head.rs`). Encodings cross frame borders freely, so a slab wastes less than a byte a slot at its end.
 //!
-//! What it costs, for encodings of 1500 bytes: 6 bytes of head, 15 of rounding, under 10 of tail, and free slots. In
+//! What it costs, for encodings of 1500 bytes: 6 bytes of head, 15 of rounding, less than one of tail, and free slots. In
 //! steady churn free slots fill again by themselves; what a shrinking or shifting load leaves is for `compact`.
 //! The table costs 20 bytes a slab, about half a byte an encoding.
 //!
@@ -45,7 +45,8 @@ pub(crate) type WholeHeads = [[u8; HEAD_BYTES]; WHOLE_SLOTS];
 /// The default layout.
 pub struct Slabs {
     pub(crate) pool: Pool,
-    pub(crate) slabs_max: usize,
+    /// How many slabs the address space has room for.
+    pub(crate) spans: usize,
     pub(crate) table: Table,
     pub(crate) whole_heads: Vec<WholeHeads>,
     pub(crate) whole_heads_free: Vec<u32>,
@@ -90,11 +91,12 @@ impl Place {
 }
 
 impl Slabs {
-    /// Reserves `bytes_max` of address space. An encoding finds room there as long as another slab fits.
+    /// Reserves `bytes_max` of address space, which costs nothing. Slabs fill between half and all of theirs, so twice
+    /// the largest pool is always enough.
     pub fn new(bytes_max: usize) -> Result<Self, Errno> {
         Ok(Self {
             pool: Pool::reserve(bytes_max)?,
-            slabs_max: (bytes_max / SPAN_BYTES).min(SLABS_MAX),
+            spans: (bytes_max / SPAN_BYTES).min(SLABS_MAX),
             table: Table::new(),
             whole_heads: Vec::new(),
             whole_heads_free: Vec::new(),
@@ -196,7 +198,7 @@ impl Slabs {
             let slab = self.released;
             self.released = self.table[slab].next;
             slab
-        } else if self.table.len() < self.slabs_max {
+        } else if self.table.len() < self.spans {
             self.table.push()
         } else {
             return None;

@@ -52,10 +52,10 @@ fn compare(store: &Slabs, model: &Model) {
     assert_eq!(parts, figures.pool);
 }
 
-fn walk(store: &mut Slabs, model: &mut Model, step: Step) {
+fn walk(store: &mut Slabs, model: &mut Model, step: &Step) {
     let key_at =
         |model: &Model, at: Index| (!model.is_empty()).then(|| *model.keys().nth(at.index(model.len())).unwrap());
-    match step {
+    match *step {
         Step::Put { owner, length } => {
             let bytes = encoding(owner, length);
             match store.put(PageIndex(owner), &bytes) {
@@ -96,13 +96,13 @@ fn walk(store: &mut Slabs, model: &mut Model, step: Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn the_store_does_what_a_map_does(steps in prop::collection::vec(any_step(), 1..300), spans in 1_usize..20) {
+    fn the_store_does_what_a_map_does(steps in prop::collection::vec(any_step(), 1..800), spans in 1_usize..20) {
         let mut store = Slabs::new(spans << 16).unwrap();
         let mut model = Model::new();
         for step in steps {
-            walk(&mut store, &mut model, step);
+            walk(&mut store, &mut model, &step);
             compare(&store, &model);
         }
         for key in std::mem::take(&mut model).into_keys() {
@@ -148,7 +148,7 @@ fn compaction_reports_the_owner_of_now() {
         }
     }
     let before = store.figures();
-    walk(&mut store, &mut model, Step::Compact(usize::MAX));
+    walk(&mut store, &mut model, &Step::Compact(usize::MAX));
     compare(&store, &model);
     assert!(store.figures().pool.0 * 2 < before.pool.0, "{before:?}");
 }
