@@ -32,8 +32,12 @@ impl Content {
     /// Writes a whole page.
     pub fn fill(&self, words: &mut [u64], page: u64, version: u32) {
         let base = self.base(page, version);
-        for (at, word) in words.iter_mut().enumerate() {
-            *word = if at % BLOCK_WORDS < self.noise_words { noise(base, at) } else { base };
+        for (block, words) in words.chunks_exact_mut(BLOCK_WORDS).enumerate() {
+            let (random, repeated) = words.split_at_mut(self.noise_words);
+            for (at, word) in random.iter_mut().enumerate() {
+                *word = noise(base, block * BLOCK_WORDS + at);
+            }
+            repeated.fill(base);
         }
     }
 
@@ -42,10 +46,13 @@ impl Content {
         let base = self.base(page, version);
         let mut wrong = 0;
         let mut sum = 0_u64;
-        for (at, word) in words.iter().enumerate() {
-            let expected = if at % BLOCK_WORDS < self.noise_words { noise(base, at) } else { base };
-            wrong |= word ^ expected;
-            sum = sum.wrapping_add(*word);
+        for (block, words) in words.chunks_exact(BLOCK_WORDS).enumerate() {
+            let (random, repeated) = words.split_at(self.noise_words);
+            for (at, word) in random.iter().enumerate() {
+                wrong |= word ^ noise(base, block * BLOCK_WORDS + at);
+                sum = sum.wrapping_add(*word);
+            }
+            wrong |= repeated.iter().fold(0, |wrong, word| wrong | (word ^ base));
         }
         (wrong == 0).then_some(sum)
     }

@@ -1,0 +1,182 @@
+//! Bad input gets one line on standard error and the right status, and leaves nothing behind.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pleat_e2e::{Run, Turn, assert_same, folded, plain, python, skipped, text, turn, words};
+
+/// 120 MiB of noise, and a sum over it: nothing a codec could fold.
+const NOISE: &str = "import hashlib, random\nr = random.Random(3)\nx = [r.randbytes(4000) for _ in range(31000)]\n\
+                     h = hashlib.sha256()\nfor b in x: h.update(b)\nprint(h.hexdigest())";
+
+/// One line from pleat, this status, and each of these words in it.
+fn assert_refused(turn: &Turn, run: &Run, status: i32, mentions: &[&str]) {
+    assert_eq!(run.shell_status(), status, "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "not one line: {}", run.stderr);
+    assert!(run.stderr.starts_with("pleat: "), "{}", run.stderr);
+    for mention in mentions {
+        assert!(run.stderr.contains(mention), "`{mention}` is not mentioned: {}", run.stderr);
+    }
+    assert!(run.stdout.is_empty());
+    turn.assert_clean(run);
+}
+
+#[test]
+fn a_size_that_is_none() {
+    let turn = turn("size");
+    for size in ["lots", "12Q", "-5M", "", "1e99G", "101%"] {
+        let run = folded(&[format!("--ram={size}")], &words(["true"]));
+        assert_refused(&turn, &run, 125, &["ram"]);
+    }
+    let run = folded(&words(["--ram=64M", "--swap-size=some"]), &words(["true"]));
+    assert_refused(&turn, &run, 125, &["swap-size"]);
+}
+
+#[test]
+fn a_budget_under_the_minimum() {
+    let turn = turn("minimum");
+    let run = folded(&turn.options("1M"), &words(["true"]));
+    assert_refused(&turn, &run, 125, &["minimum", "16"]);
+}
+
+#[test]
+fn a_missing_program() {
+    let turn = turn("missing");
+    assert_refused(&turn, &folded(&turn.options("64M"), &words(["no-such-program"])), 127, &["no-such-program"]);
+    assert_refused(&turn, &folded(&turn.options("64M"), &words(["/no/such"])), 127, &["/no/such"]);
+    assert_refused(&turn, &folded(&turn.options("64M"), &words(["/etc/passwd"])), 126, &["/etc/passwd"]);
+}
+
+#[test]
+fn a_place_that_cannot_hold_a_swap_file() {
+    let turn = turn("swap-place");
+    for place in ["/proc", "/no/such/place/file", "/dev/null/x"] {
+        let run = folded(&words(["--ram=64M", &format!("--swap={place}")]), &words(["true"]));
+        assert_refused(&turn, &run, 125, &[place]);
+    }
+}
+
+#[test]
+fn a_stats_file_that_cannot_be_written() {
+    let turn = turn("stats-place");
+    let run = folded(&words(["--ram=64M", "--stats=/no/such/place/stats.json"]), &words(["true"]));
+    assert_refused(&turn, &run, 125, &["/no/such/place/stats.json"]);
+}
+
+#[test]
+fn a_static_program() {
+    let turn = turn("static");
+    let program = match turn.compile("static.c", &["-static"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    assert_refused(&turn, &folded(&turn.options("64M"), &words([&program])), 125, &["static", &program]);
+    // As a child it runs, unmanaged, with a warning.
+    let command = words(["sh", "-c", &format!("{program}; echo $?")]);
+    let (before, after) = (plain(&command), folded(&turn.options("64M"), &command));
+    assert_same(&before, &after);
+    assert!(after.stderr.contains("static"), "no warning: {}", after.stderr);
+    turn.assert_clean(&after);
+}
+
+#[test]
+fn a_set_user_id_program() {
+    const NOBODY: u32 = 65534;
+    let turn = turn("set-user-id");
+    let program = turn.file("other");
+    fs::copy("/bin/true", &program).expect("the test's own folder can be written");
+    if chown(&program, Some(NOBODY), None).is_err() {
+        return skipped("only root can give a program to another user");
+    }
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("a file of our own");
+    assert_refused(&turn, &folded(&turn.options("64M"), &words([&text(&program)])), 125, &["set-user-ID"]);
+}
+
+/// A file system of a few MiB, gone when dropped.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(at: PathBuf) -> Result<Self, String> {
+        fs::create_dir_all(&at).map_err(|error| error.to_string())?;
+        let run = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "pleat-e2e"]).arg(&at).output();
+        match run {
+            Ok(run) if run.status.success() => Ok(Self(at)),
+            Ok(run) => Err(format!("mount: {}", String::from_utf8_lossy(&run.stderr).trim())),
+            Err(error) => Err(format!("mount: {error}")),
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn with_full_disk(turn: &Turn, when_full: &str) -> Result<(Run, Run), String> {
+    let disk = Small::mount(turn.file("small"))?;
+    let job = words([python(), "-c", NOISE]);
+    let options = [
+        "--ram=48M".to_owned(),
+        format!("--swap={}", text(&disk.0)),
+        "--swap-size=1G".to_owned(),
+        format!("--when-full={when_full}"),
+    ];
+    let runs = (plain(&job), folded(&options, &job));
+    assert_eq!(fs::read_dir(&disk.0).expect("it is mounted").count(), 0, "files left on the small disk");
+    Ok(runs)
+}
+
+#[test]
+fn a_full_disk_exceeds_the_budget_with_one_warning() {
+    let turn = turn("full-exceed");
+    match with_full_disk(&turn, "exceed") {
+        Ok((before, after)) => {
+            assert_same(&before, &after);
+            assert_eq!(after.stderr.lines().count(), 1, "not one warning: {}", after.stderr);
+            turn.assert_clean(&after);
+        }
+        Err(why) => skipped(&why),
+    }
+}
+
+#[test]
+fn a_full_disk_stops_the_program_if_asked_to() {
+    let turn = turn("full-stop");
+    match with_full_disk(&turn, "stop") {
+        Ok((_, after)) => {
+            assert_eq!(after.shell_status(), 137, "{}", after.stderr);
+            assert!(!after.stderr.trim().is_empty() && after.stdout.is_empty(), "{}", after.stderr);
+            turn.assert_clean(&after);
+        }
+        Err(why) => skipped(&why),
+    }
+}
+
+#[test]
+fn no_swap_and_nothing_to_fold_is_said_too() {
+    let turn = turn("no-swap");
+    let job = words([python(), "-c", NOISE]);
+    let before = plain(&job);
+    let after = folded(&words(["--ram=48M", "--swap=none"]), &job);
+    assert_same(&before, &after);
+    assert_eq!(after.stderr.lines().count(), 1, "not one warning: {}", after.stderr);
+    let stopped = folded(&words(["--ram=48M", "--swap=none", "--when-full=stop"]), &job);
+    assert_eq!(stopped.shell_status(), 137, "{}", stopped.stderr);
+}
+
+#[test]
+fn status_and_signals_are_those_of_the_program() {
+    let turn = turn("status");
+    for script in ["exit 0", "exit 7", "kill -TERM $$", "kill -SEGV $$", "echo out; echo err >&2; exit 3"] {
+        let command = words(["sh", "-c", script]);
+        let (before, after) = (plain(&command), folded(&turn.options("64M"), &command));
+        assert_same(&before, &after);
+        assert_eq!(before.stderr, after.stderr, "{script}");
+        turn.assert_clean(&after);
+    }
+    assert!(Path::new(&turn.swap()).exists(), "the directory of --swap is the user's, and stays");
+}

@@ -1,0 +1,89 @@
+//! Real programs at three budgets each: same output, memory inside the budget, nothing left behind.
+#![forbid(unsafe_code)]
+
+use std::process::Command;
+
+use pleat_e2e::{compare, program, python, skipped, turn, words};
+
+/// Whether a command can be run at all.
+fn there(words: &[&str]) -> bool {
+    Command::new(words[0]).args(&words[1..]).output().is_ok_and(|run| run.status.success())
+}
+
+#[test]
+fn cpython_with_a_dictionary_of_600_mib() {
+    let turn = turn("cpython");
+    let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
+    compare(&turn, &words([python(), job, "1500000"]), [400, 300, 200]);
+}
+
+#[test]
+fn numpy() {
+    let turn = turn("numpy");
+    if !there(&[python(), "-c", "import numpy"]) {
+        return skipped("Python has no numpy");
+    }
+    compare(&turn, &words([python(), &program("arrays.py"), "120"]), [160, 110, 70]);
+}
+
+#[test]
+fn sqlite_in_memory() {
+    let turn = turn("sqlite");
+    if !there(&[python(), "-c", "import sqlite3"]) {
+        return skipped("Python has no sqlite3");
+    }
+    compare(&turn, &words([python(), &program("table.py"), "250000"]), [180, 120, 60]);
+}
+
+#[test]
+fn gnu_sort() {
+    let turn = turn("sort");
+    let input = turn.file("lines");
+    let mut draw = bench::content::Draw::new(11);
+    let lines: String =
+        (0..1_200_000_u64).map(|at| format!("{:016x} {:032x} line {at}\n", draw.number(), draw.number())).collect();
+    std::fs::write(&input, lines).expect("the test's own folder can be written");
+    let command = words(["sort", "--parallel=1", "--buffer-size=1G", &turn.word("lines")]);
+    compare(&turn, &command, [90, 60, 40]);
+}
+
+#[test]
+fn gpp_on_templates() {
+    let turn = turn("gpp");
+    if !there(&["g++", "--version"]) {
+        return skipped("g++ is not installed");
+    }
+    // Half-random memory is not to be had from a compiler: the last budget is small instead.
+    let command = words(["g++", "-std=c++17", "-O1", "-DCOUNT=24", "-S", "-o", "-", &program("templates.cpp")]);
+    compare(&turn, &command, [250, 180, 80]);
+}
+
+#[test]
+fn node() {
+    let turn = turn("node");
+    if !there(&["node", "--version"]) {
+        return skipped("node is not installed");
+    }
+    compare(&turn, &words(["node", &program("objects.js"), "200000"]), [140, 100, 64]);
+}
+
+#[test]
+fn java() {
+    let turn = turn("java");
+    let classes = turn.word("classes");
+    if !there(&["javac", "-d", &classes, &program("Objects.java")]) {
+        return skipped("javac is not installed");
+    }
+    // A fixed heap and one collector thread: the default sizes depend on the machine.
+    let command = words(["java", "-Xmx400m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "300000"]);
+    compare(&turn, &command, [170, 120, 70]);
+}
+
+#[test]
+fn perl() {
+    let turn = turn("perl");
+    if !there(&["perl", "-v"]) {
+        return skipped("perl is not installed");
+    }
+    compare(&turn, &words(["perl", &program("hash.pl"), "300000"]), [120, 80, 40]);
+}

@@ -1,0 +1,69 @@
+//! The document of `--stats`: its fields are there, and its sums add up.
+#![forbid(unsafe_code)]
+
+use pleat_e2e::{assert_same, folded, plain, python, stats, turn, words};
+use serde_json::Value;
+
+/// Held now; each has a `_peak` beside it.
+const GAUGES: &[&str] = &[
+    "footprint_bytes",
+    "resident_bytes",
+    "pool_bytes",
+    "metadata_bytes",
+    "agent_bytes",
+    "stored_bytes",
+    "backed_bytes",
+    "swap_file_bytes",
+];
+
+/// Counted since the start; a sum is that of its processes.
+const COUNTERS: &[&str] = &[
+    "pages_reclaimed",
+    "pages_encoded",
+    "encode_ns",
+    "pages_decoded",
+    "decode_ns",
+    "written_back_bytes",
+    "read_back_bytes",
+];
+
+fn number(document: &Value, name: &str) -> u64 {
+    document[name].as_u64().unwrap_or_else(|| panic!("{name} is no number in {document}"))
+}
+
+#[test]
+fn keys_exist_and_sums_add_up() {
+    let turn = turn("stats");
+    // Two processes that both pass their share.
+    let script = "import os, sys\nif os.fork() == 0:\n  x = [bytes(str(i), 'ascii') * 50 for i in range(300000)]\n  os._exit(0)\n\
+                  x = [os.urandom(2048) for _ in range(50000)]\nos.wait()\nprint(len(x))";
+    let job = words([python(), "-c", script]);
+    let before = plain(&job);
+    let after = folded(&turn.options("64M"), &job);
+    assert_same(&before, &after);
+    let document = stats(&turn);
+
+    assert_eq!(number(&document, "budget_bytes"), 64 << 20);
+    assert_eq!(document["running"], false, "the last document is written at the end");
+    let processes = document["processes"].as_array().expect("one entry per process");
+    assert!(processes.len() >= 2, "{processes:?}");
+    for gauge in GAUGES {
+        number(&document, gauge);
+        number(&document, &format!("{gauge}_peak"));
+        for process in processes {
+            number(process, gauge);
+        }
+    }
+    for counter in COUNTERS {
+        let sum: u64 = processes.iter().map(|process| number(process, counter)).sum();
+        assert_eq!(number(&document, counter), sum, "{counter}");
+    }
+    let parts = ["resident_bytes", "pool_bytes", "metadata_bytes", "agent_bytes"];
+    for holder in processes.iter().chain([&document]) {
+        let sum: u64 = parts.iter().map(|part| number(holder, part)).sum();
+        assert_eq!(number(holder, "footprint_bytes"), sum);
+    }
+    assert!(number(&document, "pages_encoded") > 0, "{document}");
+    assert!(number(&document, "footprint_bytes_peak") <= (64 << 20) / 100 * 102, "{document}");
+    turn.assert_clean(&after);
+}
