@@ -194,3 +194,55 @@ impl IndexMut<u32> for Table {
         &mut self.slabs[slab as usize]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::{WHOLE, WHOLE_SLOTS};
+
+    /// One slab of class `WHOLE` for each of `used`, listed.
+    fn table(used: &[u16]) -> Table {
+        let mut table = Table::new();
+        for &used in used {
+            let slab = table.push();
+            table[slab] = Slab { class: WHOLE as u8, used, fresh: WHOLE_SLOTS as u16, ..Slab::EMPTY };
+            let listed = table.listed(slab);
+            table.list(slab, listed);
+        }
+        table.check();
+        table
+    }
+
+    #[test]
+    fn the_fullest_and_the_sparsest_are_found() {
+        let mut table = table(&[9, 16, 2, 14, 4, 16]);
+        assert_eq!((table.fullest(WHOLE), table.sparsest(WHOLE)), (Some(3), Some(2)));
+        // The fullest becomes full, the sparsest fuller than the next.
+        for (slab, used) in [(3, 16), (2, 8)] {
+            let was = table.listed(slab);
+            table[slab].used = used;
+            table.relist(slab, was);
+            table.check();
+        }
+        // Slabs 0 and 2 share a group; the last that came is the first.
+        assert_eq!((table.fullest(WHOLE), table.sparsest(WHOLE)), (Some(2), Some(4)));
+        for slab in [2, 0, 4] {
+            let was = table.listed(slab);
+            table.unlist(slab, was);
+        }
+        assert_eq!((table.fullest(WHOLE), table.sparsest(WHOLE)), (None, None));
+        assert_eq!(table.class_with_room(0, WHOLE), None);
+    }
+
+    #[test]
+    fn a_slab_leaves_the_middle_of_its_list() {
+        for gone in 0..3 {
+            let mut table = table(&[5, 5, 5]);
+            let was = table.listed(gone);
+            table[gone].used = WHOLE_SLOTS as u16;
+            table.relist(gone, was);
+            table.check();
+            assert_eq!(table.class_with_room(0, WHOLE), Some(WHOLE));
+        }
+    }
+}
