@@ -10,7 +10,7 @@
 //!  discard: any place ─► Untouched ─settle─► Resident        remap: any place, to another page
 //! ```
 
-use backing::{BackingKey, CleanJob, Located, LogFigures, ReadError, ReadJob, SegmentLog};
+use backing::{BackingKey, CleanJob, Located, LogFigures, ReadJob, SegmentLog};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::replacement::Age;
 use store::{Store, StoreFigures, StoreKey};
@@ -190,11 +190,19 @@ impl<S: Store> Cache<S> {
         store.compact(encodings_max, &mut |owner, from, to| follow_store(table, owner, from, to))
     }
 
-    /// Ends a cleaning: encodings that are still wanted have moved to the open segment.
-    pub fn finish_clean(&mut self, job: CleanJob, result: Result<(), ReadError>) {
+    /// Moves at most `entries_max` of the encodings that a cleaning found still wanted to the open segment. Says whether
+    /// there are more.
+    pub fn clean_some(&mut self, job: &mut CleanJob, entries_max: usize) -> bool {
         let Self { table, log, .. } = self;
         let log = log.as_mut().expect("a job comes from a log");
-        log.finish_clean(job, result, &mut |owner, from, to| follow_log(table, owner, from, to));
+        log.clean_some(job, entries_max, &mut |owner, from, to| follow_log(table, owner, from, to))
+    }
+
+    /// Ends a cleaning.
+    pub fn finish_clean(&mut self, job: CleanJob) {
+        let Self { table, log, .. } = self;
+        let log = log.as_mut().expect("a job comes from a log");
+        let _ = log.finish_clean(job, &mut |owner, from, to| follow_log(table, owner, from, to));
     }
 
     /// The segment log, for its jobs.
@@ -226,7 +234,7 @@ impl<S: Store> Cache<S> {
 
     /// Memory of all tables, store and log included.
     pub fn metadata_bytes(&self) -> ByteCount {
-        let log = self.log_figures().map_or(0, |figures| figures.metadata.0);
+        let log = self.log_figures().map_or(0, |figures| figures.metadata_bytes);
         ByteCount(self.table.metadata_bytes() + self.words.metadata_bytes() + log) + self.store.figures().metadata
     }
 

@@ -3,6 +3,7 @@
 //! Both are clocks over the page table. They run by address, so that neighbours leave together: one call moves a run
 //! of pages, and a segment holds pages that will be wanted together.
 
+use backing::LogFull;
 use page::{ByteCount, PageCount, PageIndex};
 use policy::replacement::{Age, Verdict, look};
 use store::Store;
@@ -25,8 +26,8 @@ pub struct Hand {
 pub struct WrittenBack {
     /// Bytes of encodings that left the store.
     pub bytes: ByteCount,
-    /// The log takes no more for now.
-    pub log_full: bool,
+    /// Why the log takes no more for now.
+    pub refused: Option<LogFull>,
 }
 
 impl<S: Store> Cache<S> {
@@ -78,9 +79,9 @@ impl<S: Store> Cache<S> {
     /// Moves encodings of at least `goal` bytes from the store to the log, those first that have been there for a
     /// whole round of the hand.
     pub fn write_back(&mut self, goal: ByteCount, looks_max: u64) -> WrittenBack {
-        let mut done = WrittenBack { bytes: ByteCount::ZERO, log_full: false };
+        let mut done = WrittenBack { bytes: ByteCount::ZERO, refused: None };
         if self.log.is_none() {
-            return WrittenBack { log_full: true, ..done };
+            return WrittenBack { refused: Some(LogFull::NoSegment), ..done };
         }
         let mut hand = self.write_back_hand;
         let mut wrapped = false;
@@ -100,9 +101,9 @@ impl<S: Store> Cache<S> {
             match look(slot.age()) {
                 Verdict::Keep(age) => self.table.set(page, slot.with_age(age)),
                 Verdict::Reclaim => match self.write_back_page(page) {
-                    Some(bytes) => done.bytes += bytes,
-                    None => {
-                        done.log_full = true;
+                    Ok(bytes) => done.bytes += bytes,
+                    Err(full) => {
+                        done.refused = Some(full);
                         break;
                     }
                 },
@@ -113,18 +114,18 @@ impl<S: Store> Cache<S> {
         done
     }
 
-    /// Moves one encoding from the store to the log; `None` if the log takes no more.
-    fn write_back_page(&mut self, page: PageIndex) -> Option<ByteCount> {
+    /// Moves one encoding from the store to the log.
+    fn write_back_page(&mut self, page: PageIndex) -> Result<ByteCount, LogFull> {
         let (Place::Compressed(key) | Place::Incompressible(key)) = self.place(page) else {
             panic!("only a stored page is written back")
         };
         let Self { store, log, table, .. } = self;
         let encoding = store.get(key);
         let bytes = ByteCount(encoding.len() as u64);
-        let below = log.as_mut()?.append(page, encoding).ok()?;
+        let below = log.as_mut().ok_or(LogFull::NoSegment)?.append(page, encoding)?;
         table.set(page, Slot::new(Place::Below(below), Age::NONE));
         store.remove(key);
-        Some(bytes)
+        Ok(bytes)
     }
 
     /// Whether an outcome would make the process smaller at all.

@@ -286,8 +286,8 @@ pub struct Ledger {
     pub runner_ticks: AtomicU32,
     /// 1 once the warning of `--when-full exceed` has been printed, so that a run prints it once.
     pub warned: AtomicU32,
-    /// Fills up to a multiple of eight bytes.
-    pub spare: AtomicU32,
+    /// Entries from here on have never been used.
+    pub processes_used: AtomicU32,
     /// Path of the directory or file of `--swap`, zero-terminated.
     pub swap_path: [AtomicU64; PATH_BYTES / 8],
     /// The processes.

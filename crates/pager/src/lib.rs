@@ -1,4 +1,26 @@
 //! Keeps a program's anonymous memory inside a budget.
+//!
+//! Two threads drive it. The *server* reads the kernel's messages and brings missing pages ([`Server`]); the
+//! *reclaimer* keeps free room ahead of need: it finds memory, moves cold pages out, encodes them, writes back, cleans
+//! and compacts ([`Reclaimer`]). Both share one [`Pager`]: the state under one lock, which is held for microseconds,
+//! never while encoding, decoding, or waiting for a device. Everything goes through [`sys::kernel::Kernel`], so that a
+//! fake kernel drives the same code in tests.
 #![cfg_attr(not(test), no_std)]
 
+extern crate alloc;
+
+mod account;
+mod eviction;
+mod journal;
 pub mod ledger;
+mod pager;
+mod reclaimer;
+mod regions;
+mod ring;
+mod scan;
+mod server;
+mod state;
+
+pub use pager::{Config, Pager};
+pub use reclaimer::{Reclaimer, Rest};
+pub use server::{Server, Stuck};

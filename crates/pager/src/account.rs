@@ -1,0 +1,93 @@
+//! Accounts: what the process holds of its share, and what is still free.
+
+use page::{ByteCount, PageCount};
+use policy::sizing::{self, Watermarks};
+
+/// The parts of a process's anonymous memory. Those that we change are exact at all times; `unmanaged` is what remains
+/// of the kernel's own count, taken anew at each look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accounts {
+    /// What this process may hold.
+    pub(crate) share: ByteCount,
+    /// Marks on the free part of the share.
+    pub(crate) marks: Watermarks,
+    /// Stacks, buffers, frames' tables: what the agent took at start.
+    pub(crate) agent: ByteCount,
+    /// Segments on their way to the medium, as of the last look.
+    pub(crate) log_buffers: ByteCount,
+    /// Resident memory that nobody manages. Negative when the kernel counts less than we do: a page that has been read
+    /// but never written is resident for us and no anonymous memory for the kernel.
+    pub(crate) unmanaged: i64,
+    /// Reclaim cannot make more room: faults are served beyond the budget rather than wait for ever.
+    pub(crate) exhausted: bool,
+}
+
+/// What the cache and the ring hold now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holdings {
+    pub(crate) pages: PageCount,
+    pub(crate) pool: ByteCount,
+    pub(crate) metadata: ByteCount,
+}
+
+impl Holdings {
+    fn bytes(self) -> i64 {
+        (self.pages.bytes() + self.pool + self.metadata).0 as i64
+    }
+}
+
+impl Accounts {
+    pub(crate) fn new(share: ByteCount, agent: ByteCount) -> Self {
+        Self { share, marks: Watermarks::of(share), agent, log_buffers: ByteCount::ZERO, unmanaged: 0, exhausted: false }
+    }
+
+    /// A new share.
+    pub(crate) fn set_share(&mut self, share: ByteCount) {
+        self.share = share;
+        self.marks = Watermarks::of(share);
+    }
+
+    /// The kernel counts `resident` bytes while we hold `holdings`.
+    pub(crate) fn reconcile(&mut self, resident: ByteCount, holdings: Holdings) {
+        self.unmanaged = resident.0 as i64 - holdings.bytes() - (self.agent + self.log_buffers).0 as i64;
+    }
+
+    /// Bytes that may still be taken; negative when the share is exceeded.
+    pub(crate) fn free(&self, holdings: Holdings) -> i64 {
+        self.share.0 as i64 - holdings.bytes() - (self.agent + self.log_buffers).0 as i64 - self.unmanaged
+    }
+
+    /// Bytes to reclaim now.
+    pub(crate) fn goal(&self, holdings: Holdings) -> ByteCount {
+        sizing::reclaim_goal(self.free(holdings), self.marks)
+    }
+
+    /// Whether a fault should wait for reclaim.
+    pub(crate) fn is_short(&self, holdings: Holdings) -> bool {
+        !self.exhausted && self.free(holdings) < self.marks.min.0 as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn free_is_what_the_kernel_does_not_count() {
+        let mut accounts = Accounts::new(ByteCount(100 * MIB), ByteCount(2 * MIB));
+        let mut holdings = Holdings { pages: PageCount(5120), pool: ByteCount(10 * MIB), metadata: ByteCount(MIB) };
+        accounts.reconcile(ByteCount(40 * MIB), holdings);
+        assert_eq!(accounts.unmanaged, 7 * MIB as i64);
+        assert_eq!(accounts.free(holdings), 60 * MIB as i64);
+        holdings.pages += PageCount(256);
+        assert_eq!(accounts.free(holdings), 59 * MIB as i64);
+        assert!(!accounts.is_short(holdings));
+        assert_eq!(accounts.goal(holdings), ByteCount::ZERO);
+        holdings.pages += PageCount(15104);
+        assert!(accounts.is_short(holdings) && accounts.goal(holdings).0 > 0);
+        accounts.exhausted = true;
+        assert!(!accounts.is_short(holdings));
+    }
+}

@@ -1,0 +1,244 @@
+//! Eviction: pages out of the program into frames, out of frames into encodings.
+//!
+//! Both threads do it: the reclaimer ahead of need, the server when a fault finds no room. Each has a [`Worker`] with
+//! buffers of its own, and encodes without the lock.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use cache::{Outcome, Place, Published};
+use codec::{Scratch, same_filled};
+use page::{FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
+use policy::replacement::Age;
+use store::Store;
+use sys::Errno;
+use sys::kernel::{Kernel, PageRange};
+
+use crate::Pager;
+use crate::ledger::Counter;
+use crate::ring::Window;
+use crate::state::State;
+
+/// Pages moved out under one hold of the lock: large enough to share the call, small enough that a fault waits for
+/// some microseconds only.
+const MOVE_BATCH: PageCount = PageCount(32);
+/// Pages encoded between two holds of the lock.
+const ENCODE_BATCH: usize = 16;
+/// Pages that the hand passes under one hold of the lock.
+const LOOKS_MAX: u64 = 4096;
+
+/// How an eviction went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Evicted {
+    /// So many pages are in frames now.
+    Moved(PageCount),
+    /// The hand found only pages with an age; they are younger now.
+    Aged,
+    /// These pages are shared with a forked process, or pinned.
+    Shared(PageRange),
+    /// A layout message must be read first.
+    Changing,
+    /// All frames are taken.
+    NoFrames,
+    /// There is no resident page that is managed.
+    Nothing,
+    /// The program forks.
+    Frozen,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Encoded {
+    Nothing,
+    SameFilled(u64),
+    Shorter(usize),
+    Incompressible,
+}
+
+/// Buffers of one thread that evicts.
+pub(crate) struct Worker {
+    scratch: Scratch,
+    encodings: Box<[[u8; PAGE_BYTES]]>,
+    encoded: [Encoded; ENCODE_BATCH],
+}
+
+impl Worker {
+    pub(crate) fn new() -> Self {
+        let encodings = vec![[0; PAGE_BYTES]; ENCODE_BATCH].into_boxed_slice();
+        Self { scratch: Scratch::new(), encodings, encoded: [Encoded::Nothing; ENCODE_BATCH] }
+    }
+
+    /// Moves one run of pages out of the program.
+    pub(crate) fn evict<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Evicted {
+        let mut state = pager.lock();
+        if state.frozen {
+            return Evicted::Frozen;
+        }
+        let room = state.ring.room(MOVE_BATCH);
+        if room.count == 0 {
+            return Evicted::NoFrames;
+        }
+        let State { cache, hand, .. } = &mut *state;
+        if cache.census().resident == PageCount::ZERO {
+            return Evicted::Nothing;
+        }
+        let Some((page, count)) = cache.victims(hand, PageCount(room.count as u64), LOOKS_MAX) else {
+            return Evicted::Aged;
+        };
+        let count = count.min(state.regions.run(page, count).max(PageCount(1)));
+        move_out(pager, &mut state, page, count, room.first)
+    }
+
+    /// Encodes the oldest frames, publishes the encodings and gives the frames back. Says how many frames.
+    pub(crate) fn encode<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> usize {
+        let mut pages = [None; ENCODE_BATCH];
+        let window = {
+            let mut state = pager.lock();
+            if state.frozen {
+                return 0;
+            }
+            let window = state.ring.take(ENCODE_BATCH);
+            for (page, frame) in pages.iter_mut().zip(window.frames()) {
+                *page = state.ring.page(frame);
+            }
+            window
+        };
+        if window.count == 0 {
+            return 0;
+        }
+        let begun = pager.kernel.now_ns();
+        let mut encoded = 0;
+        for (slot, frame) in window.frames().enumerate() {
+            self.encoded[slot] = Encoded::Nothing;
+            if pages[slot].is_some() {
+                // SAFETY: the frame holds a page and is marked as being encoded: nobody moves it, and the only other
+                // reader copies it. The frame is ours, so no one writes to it.
+                let bytes = unsafe { &*pager.kernel.frame(frame) };
+                self.encoded[slot] = encode_page(pager, &mut self.scratch, bytes, &mut self.encodings[slot]);
+                encoded += 1;
+            }
+        }
+        pager.entry.add(Counter::Encoded, encoded);
+        pager.entry.add(Counter::EncodeNs, pager.kernel.now_ns() - begun);
+        self.publish(pager, window);
+        pager.kernel.release(window.first, PageCount(window.count as u64));
+        pager.lock().ring.freed(window);
+        window.count
+    }
+
+    fn publish<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, window: Window) {
+        let mut state = pager.lock();
+        for (slot, frame) in window.frames().enumerate() {
+            // Asked again: the program may have moved the page while it was encoded.
+            let Some(page) = state.ring.page(frame) else { continue };
+            // SAFETY: as in `encode`; the frame is released only after this.
+            let bytes = unsafe { &*pager.kernel.frame(frame) };
+            let outcome = match self.encoded[slot] {
+                Encoded::Nothing => continue,
+                Encoded::SameFilled(word) => Outcome::SameFilled(word),
+                Encoded::Shorter(length) => Outcome::Encoded(&self.encodings[slot][..length]),
+                Encoded::Incompressible => Outcome::Incompressible(bytes),
+            };
+            if !state.cache.gains(outcome) && put_back(pager, &mut state, page, frame) {
+                continue;
+            }
+            let mut published = state.cache.publish(page, frame, outcome);
+            if published == Published::NoRoom && matches!(outcome, Outcome::SameFilled(_)) {
+                // Too many distinct words: an encoding of one word repeated is some twenty bytes.
+                let length = pager.codec.encode(bytes, &mut self.scratch, &mut self.encodings[slot]);
+                let length = length.expect("a page of one word gets shorter");
+                published = state.cache.publish(page, frame, Outcome::Encoded(&self.encodings[slot][..length]));
+            }
+            // The store's address space is twice the budget: it cannot be full before the budget has long been.
+            assert!(published != Published::NoRoom || put_back(pager, &mut state, page, frame), "the store is full");
+        }
+    }
+}
+
+fn encode_page<K, S>(
+    pager: &Pager<K, S>,
+    scratch: &mut Scratch,
+    bytes: &PageBytes,
+    out: &mut [u8; PAGE_BYTES],
+) -> Encoded {
+    if let Some(word) = same_filled(bytes) {
+        return Encoded::SameFilled(word);
+    }
+    pager.codec.encode(bytes, scratch, out).map_or(Encoded::Incompressible, Encoded::Shorter)
+}
+
+/// Moves a page that gained nothing back to the program, if that can be done now.
+fn put_back<K: Kernel, S: Store>(
+    pager: &Pager<K, S>,
+    state: &mut State<S>,
+    page: PageIndex,
+    frame: FrameIndex,
+) -> bool {
+    if state.cache.place(page) != Place::Leaving(frame) || pager.kernel.move_back(frame, page).is_err() {
+        return false;
+    }
+    state.settle(page, Age::HOT);
+    state.ring.vacate(frame);
+    true
+}
+
+/// Moves pages out and notes where they are. The lock is held: see `Pager::read_messages` for why that is enough.
+fn move_out<K: Kernel, S: Store>(
+    pager: &Pager<K, S>,
+    state: &mut State<S>,
+    page: PageIndex,
+    count: PageCount,
+    first: FrameIndex,
+) -> Evicted {
+    let moved = pager.kernel.move_out(page, count, first);
+    for step in 0..moved.done.0 {
+        state.cache.leave(page + PageCount(step), FrameIndex(first.0 + step as u32));
+    }
+    state.ring.filled(page, moved.done);
+    pager.entry.add(Counter::Reclaimed, moved.done.0);
+    let stopped = PageRange::new(page + moved.done, PageCount(1));
+    match moved.error {
+        None => Evicted::Moved(moved.done),
+        Some(Errno::AGAIN) => Evicted::Changing,
+        // Discarded after its message was read and a fault of another thread had brought it once more.
+        Some(Errno::NOENT) => {
+            state.cache.discard(stopped.start, stopped.end);
+            Evicted::Moved(moved.done)
+        }
+        Some(Errno::BUSY) => Evicted::Shared(stopped),
+        // Two mappings side by side are one run for us but not for the kernel: try the first page alone.
+        Some(Errno::INVAL) if count > PageCount(1) => move_out(pager, state, page, PageCount(1), first),
+        // Locked, or its protection has changed: later perhaps.
+        Some(Errno::INVAL | Errno::FAULT | Errno::NOMEM) => {
+            state.cache.touch(stopped.start, Age::HOT);
+            pager.entry.add(Counter::Unmovable, 1);
+            Evicted::Moved(moved.done)
+        }
+        Some(errno) => panic!("a page cannot be moved out: {errno:?}"),
+    }
+}
+
+/// Gives the process a copy of its own of pages that it shares with a forked one, then moves them out. Waits in the
+/// kernel for faults, so it is for the reclaimer alone, and never under the lock.
+pub(crate) fn evict_shared<K: Kernel, S: Store>(pager: &Pager<K, S>, range: PageRange) -> Evicted {
+    let unshared = pager.kernel.unshare(range);
+    let mut state = pager.lock();
+    if state.frozen {
+        return Evicted::Frozen;
+    }
+    let room = state.ring.room(range.count());
+    if room.count == 0 {
+        return Evicted::NoFrames;
+    }
+    let is_resident = state.cache.place(range.start) == Place::Resident;
+    let evicted = match unshared {
+        Ok(()) if is_resident => move_out(pager, &mut state, range.start, PageCount(1), room.first),
+        _ => Evicted::Moved(PageCount::ZERO),
+    };
+    if matches!(evicted, Evicted::Shared(_)) || unshared.is_err() {
+        // Pinned for a device, or not ours to touch: it keeps its place for some rounds.
+        state.cache.touch(range.start, Age::HOT);
+        pager.entry.add(Counter::Unmovable, 1);
+        return Evicted::Moved(PageCount::ZERO);
+    }
+    evicted
+}

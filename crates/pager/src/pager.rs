@@ -1,0 +1,121 @@
+//! The pager: what the server and the reclaimer share.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use alloc::vec::Vec;
+
+use cache::Cache;
+use codec::Codec;
+use page::{ByteCount, PageCount};
+use store::Store;
+use sys::kernel::Kernel;
+use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
+
+use crate::account::Accounts;
+use crate::ledger::Process;
+use crate::ring::Ring;
+use crate::state::State;
+
+/// What a pager needs to know at its birth.
+pub struct Config {
+    /// Turns pages into encodings.
+    pub codec: &'static dyn Codec,
+    /// Where its numbers go.
+    pub entry: &'static Process,
+    /// What the process may hold at first.
+    pub share: ByteCount,
+    /// What the agent itself takes, whatever it does.
+    pub agent: ByteCount,
+    /// Frames that the kernel has for pages on their way out.
+    pub frames: PageCount,
+    /// Addresses that must stay as they are: pleat's own, and what was mapped before the agent came.
+    pub untouchable: Vec<Range<u64>>,
+}
+
+/// One process's memory under management.
+pub struct Pager<K, S> {
+    /// The kernel.
+    pub kernel: K,
+    pub(crate) codec: &'static dyn Codec,
+    pub(crate) entry: &'static Process,
+    pub(crate) untouchable: Vec<Range<u64>>,
+    state: Lock<State<S>>,
+    /// Goes up when the server wants the reclaimer to look at once; a futex.
+    hurry: AtomicU32,
+    /// 1 while the reclaimer sleeps: spares the server a system call for each fault.
+    resting: AtomicU32,
+    /// Goes up with each batch that the reclaimer has freed; a futex.
+    progress: AtomicU32,
+}
+
+impl<K: Kernel, S: Store> Pager<K, S> {
+    /// A pager that manages nothing yet: [`crate::Reclaimer::round`] finds what there is.
+    pub fn new(kernel: K, cache: Cache<S>, config: Config) -> Self {
+        let accounts = Accounts::new(config.share, config.agent);
+        Self {
+            kernel,
+            codec: config.codec,
+            entry: config.entry,
+            untouchable: config.untouchable,
+            state: Lock::new(State::new(cache, Ring::new(config.frames), accounts)),
+            hurry: AtomicU32::new(0),
+            resting: AtomicU32::new(0),
+            progress: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> Held<'_, State<S>> {
+        self.state.lock()
+    }
+
+    /// Reads the layout messages that wait now and follows them; faults go to `fault`, which says whether it takes
+    /// more. The state is locked from before the reading until after the following: so whoever holds the lock knows
+    /// that every message that has been read has been followed, and the kernel refuses to move anything while one is
+    /// unread.
+    pub(crate) fn read_messages(&self, fault: &mut dyn FnMut(page::PageIndex, u32) -> bool) {
+        let mut state = self.lock();
+        while let Some(message) = self.kernel.next_message() {
+            if let sys::kernel::Message::Fault { page, thread } = message {
+                if !fault(page, thread) {
+                    return;
+                }
+            } else {
+                state.follow(message);
+            }
+        }
+    }
+
+    /// Asks the reclaimer to look at once.
+    pub(crate) fn hurry(&self) {
+        // SeqCst on both sides: either we see it resting, or it sees that `hurry` has changed and does not sleep.
+        self.hurry.fetch_add(1, Ordering::SeqCst);
+        if self.resting.load(Ordering::SeqCst) == 1 {
+            wake_all(&self.hurry, Sharing::Process);
+        }
+    }
+
+    /// Lets the reclaimer rest for `limit` at most, unless it is needed since `seen` was read.
+    pub fn rest(&self, seen: u32, limit: Duration) {
+        self.resting.store(1, Ordering::SeqCst);
+        wait_while(&self.hurry, seen, limit, Sharing::Process);
+        self.resting.store(0, Ordering::SeqCst);
+    }
+
+    /// For [`Pager::rest`]: to be read before looking whether there is work.
+    pub fn calls(&self) -> u32 {
+        self.hurry.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn has_progressed(&self) {
+        self.progress.fetch_add(1, Ordering::Release);
+        wake_all(&self.progress, Sharing::Process);
+    }
+
+    pub(crate) fn wait_for_progress(&self, limit: Duration) {
+        let seen = self.progress.load(Ordering::Acquire);
+        self.hurry();
+        wait_while(&self.progress, seen, limit, Sharing::Process);
+    }
+}

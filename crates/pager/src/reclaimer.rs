@@ -1,0 +1,345 @@
+//! The reclaimer: keeps free room ahead of need.
+//!
+//! Each round it compares the kernel's count with ours, looks for new memory when they drift apart, moves pages out
+//! until the high mark is reached, writes back what the pool has no room for, cleans segments, compacts the pool, and
+//! says how long it may rest.
+
+use core::time::Duration;
+
+use backing::LogFull;
+use page::ByteCount;
+use policy::sizing;
+use store::Store;
+use sys::kernel::Kernel;
+
+use crate::Pager;
+use crate::account::Holdings;
+use crate::eviction::{Evicted, Worker, evict_shared};
+use crate::ledger::{Counter, Gauge};
+use crate::scan::{Scanned, scan};
+
+/// The fastest that a program takes new memory: two cores filling zeroed pages, as measured (2 GB/s each).
+const GROWTH_BYTES_PER_MS: u64 = 4 << 20;
+/// Shortest and longest rest.
+const REST_MIN: Duration = Duration::from_micros(500);
+const REST_MAX: Duration = Duration::from_millis(50);
+/// Rest while nothing changes and little is free.
+const REST_CALM: Duration = Duration::from_millis(4);
+/// Rounds without change before the reclaimer calms down.
+const CALM_ROUNDS: u32 = 250;
+/// Unmanaged growth that makes it look for new mappings: this part of the free room at the high mark.
+const SCAN_DIVISOR: u64 = 4;
+/// Rounds without any gain, while room is short, before the budget counts as out of reach.
+const EXHAUSTED_ROUNDS: u32 = 40;
+/// Encodings that go below at a time: two segments' worth.
+const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
+/// Pages that the write-back hand passes under one hold of the lock.
+const WRITE_BACK_LOOKS: u64 = 2048;
+/// The part of the pool that may lie idle before it is compacted, as a divisor.
+const IDLE_DIVISOR: u64 = 16;
+const COMPACT_STEP: usize = 64;
+const CLEAN_STEP: usize = 64;
+/// Time between attempts to write after a device has failed.
+const RETRY_NS: u64 = 1_000_000_000;
+/// Time between two looks at the numbers of the ledger.
+const FIGURES_NS: u64 = 20_000_000;
+/// Longest time in one round: the caller has other things to look after.
+const ROUND_NS_MAX: u64 = 50_000_000;
+
+/// What a round came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rest {
+    /// How long to rest.
+    pub time: Duration,
+    /// The budget cannot be met: nothing more can be moved out or written back.
+    pub exhausted: bool,
+}
+
+/// The reclaiming thread's own memory.
+pub struct Reclaimer {
+    worker: Worker,
+    /// Unmanaged bytes after the last scan: what cannot be managed.
+    unmanageable: i64,
+    scanned_once: bool,
+    rounds_without_gain: u32,
+    calm_rounds: u32,
+    last_resident: ByteCount,
+    retry_at_ns: u64,
+    figures_at_ns: u64,
+}
+
+impl Default for Reclaimer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reclaimer {
+    /// Allocates all that reclaiming needs.
+    pub fn new() -> Self {
+        Self {
+            worker: Worker::new(),
+            unmanageable: 0,
+            scanned_once: false,
+            rounds_without_gain: 0,
+            calm_rounds: 0,
+            last_resident: ByteCount::ZERO,
+            retry_at_ns: 0,
+            figures_at_ns: 0,
+        }
+    }
+
+    /// One round with the share that holds now.
+    pub fn round<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, share: ByteCount) -> Rest {
+        let begun = pager.kernel.now_ns();
+        let resident = pager.kernel.resident_anonymous();
+        let unmanaged = self.reconcile(pager, resident, share);
+        if self.wants_scan(pager, unmanaged) && matches!(scan(pager), Scanned::Registered(_)) {
+            self.scanned_once = true;
+            self.unmanageable = self.reconcile(pager, pager.kernel.resident_anonymous(), share);
+        }
+        let until_ns = begun + ROUND_NS_MAX;
+        let reclaimed = self.reclaim(pager, until_ns);
+        let written = self.write_back(pager, until_ns);
+        self.clean(pager);
+        self.compact(pager, until_ns);
+        let now = pager.kernel.now_ns();
+        if now >= self.figures_at_ns {
+            self.figures_at_ns = now + FIGURES_NS;
+            publish_figures(pager, resident);
+        }
+        let gained = reclaimed > 0 || written > ByteCount::ZERO;
+        if gained {
+            pager.entry.add(Counter::ReclaimNs, now - begun);
+        }
+        self.rest(pager, gained, resident)
+    }
+
+    /// Writes the current numbers to the ledger, whatever time it is.
+    pub fn publish<K: Kernel, S: Store>(&self, pager: &Pager<K, S>) {
+        publish_figures(pager, pager.kernel.resident_anonymous());
+    }
+
+    /// Takes note of the kernel's count and of the share; returns what nobody manages.
+    fn reconcile<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, resident: ByteCount, share: ByteCount) -> i64 {
+        let mut state = pager.lock();
+        let holdings = state.holdings();
+        let buffers = state.cache.log_figures().map_or(0, |figures| figures.buffer_bytes);
+        let accounts = &mut state.accounts;
+        if accounts.share != share {
+            accounts.set_share(share);
+        }
+        accounts.log_buffers = ByteCount(buffers);
+        accounts.reconcile(resident, holdings);
+        accounts.unmanaged
+    }
+
+    fn wants_scan<K: Kernel, S: Store>(&self, pager: &Pager<K, S>, unmanaged: i64) -> bool {
+        let state = pager.lock();
+        let step = (state.accounts.marks.high.0 / SCAN_DIVISOR) as i64;
+        let is_short = state.accounts.goal(state.holdings()) > ByteCount::ZERO;
+        !self.scanned_once || unmanaged > self.unmanageable + if is_short { step / 4 } else { step }
+    }
+
+    /// Moves pages out and encodes them until the high mark is reached. Returns the frames that were given back.
+    fn reclaim<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> usize {
+        let mut freed = 0;
+        if goal(pager) == ByteCount::ZERO {
+            return 0;
+        }
+        while !is_high(pager) && pager.kernel.now_ns() < until_ns {
+            let evicted = if self.ring_wants_pages(pager) { Worker::evict(pager) } else { Evicted::NoFrames };
+            let stalled = match evicted {
+                Evicted::Moved(_) | Evicted::Aged => false,
+                Evicted::Shared(range) => {
+                    evict_shared(pager, range);
+                    false
+                }
+                Evicted::NoFrames | Evicted::Nothing | Evicted::Changing => true,
+                Evicted::Frozen => return freed,
+            };
+            // A ring that is not full is left alone while there are pages to move: what waits may be wanted back.
+            if !stalled && self.ring_wants_pages(pager) {
+                continue;
+            }
+            let encoded = self.worker.encode(pager);
+            freed += encoded;
+            if encoded > 0 {
+                pager.has_progressed();
+            } else if stalled {
+                break;
+            }
+        }
+        freed
+    }
+
+    fn ring_wants_pages<K: Kernel, S: Store>(&self, pager: &Pager<K, S>) -> bool {
+        let state = pager.lock();
+        state.ring.waiting() * 4 < state.ring.capacity() * 3
+    }
+
+    /// Moves encodings below while the pool is larger than it may be, or while nothing else makes room.
+    fn write_back<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> ByteCount {
+        let mut written = ByteCount::ZERO;
+        loop {
+            let mut state = pager.lock();
+            if state.frozen || state.cache.log().is_none() {
+                return written;
+            }
+            self.retry(pager, &mut state);
+            let holdings = state.holdings();
+            let wanted = write_back_goal(&state.accounts, holdings);
+            let step = wanted.min(WRITE_BACK_STEP);
+            let done = if step > ByteCount::ZERO {
+                state.cache.write_back(step, WRITE_BACK_LOOKS)
+            } else {
+                cache::WrittenBack { bytes: ByteCount::ZERO, refused: None }
+            };
+            written += done.bytes;
+            let job = state.cache.log().and_then(backing::SegmentLog::write_job);
+            drop(state);
+            let Some(mut job) = job else {
+                if step == ByteCount::ZERO || done.refused.is_some() || pager.kernel.now_ns() > until_ns {
+                    return written;
+                }
+                if done.bytes > ByteCount::ZERO {
+                    pager.has_progressed();
+                }
+                continue;
+            };
+            let bytes = job.bytes() as u64;
+            let result = job.run();
+            if result.is_ok() {
+                pager.entry.add(Counter::WrittenBackBytes, bytes);
+            } else {
+                self.retry_at_ns = pager.kernel.now_ns() + RETRY_NS;
+            }
+            let mut state = pager.lock();
+            state.cache.log().expect("it gave the job").finish_write(job, result);
+            drop(state);
+            pager.has_progressed();
+            if done.refused.is_some_and(|full| full != LogFull::WritesBehind) || pager.kernel.now_ns() > until_ns {
+                return written;
+            }
+        }
+    }
+
+    /// After a failed write: once a second, see whether the device takes it now.
+    fn retry<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut crate::state::State<S>) {
+        let now = pager.kernel.now_ns();
+        let log = state.cache.log().expect("asked before");
+        if log.trouble().is_some() && now >= self.retry_at_ns {
+            self.retry_at_ns = now + RETRY_NS;
+            log.retry();
+        }
+    }
+
+    /// Cleans one segment if that is due, and gives space back to the file system.
+    fn clean<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
+        let mut state = pager.lock();
+        if state.frozen {
+            return;
+        }
+        let Some(log) = state.cache.log() else { return };
+        let punch = log.punch_job();
+        let clean = log.clean();
+        drop(state);
+        if let Some(mut job) = punch {
+            job.run();
+            let mut state = pager.lock();
+            state.cache.log().expect("it gave the job").finish_punch(job);
+        }
+        if let Some(mut job) = clean {
+            pager.entry.add(Counter::ReadBackBytes, job.bytes() as u64);
+            // An unreadable segment is left as it is: who asks for a page in it hears of it.
+            let _ = job.run();
+            while pager.lock().cache.clean_some(&mut job, CLEAN_STEP) {
+                pager.entry.add(Counter::Compacted, CLEAN_STEP as u64);
+            }
+            pager.lock().cache.finish_clean(job);
+        }
+    }
+
+    /// Gives back frames of the pool that lie idle.
+    fn compact<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) {
+        while pager.kernel.now_ns() < until_ns {
+            let mut state = pager.lock();
+            let figures = state.cache.store_figures();
+            if state.frozen || figures.free.0 <= figures.pool.0 / IDLE_DIVISOR + (1 << 18) {
+                return;
+            }
+            let given_back = state.cache.compact(COMPACT_STEP);
+            pager.entry.add(Counter::Compacted, COMPACT_STEP as u64);
+            let after = state.cache.store_figures();
+            if given_back == ByteCount::ZERO && after.free == figures.free {
+                return;
+            }
+        }
+    }
+
+    fn rest<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, gained: bool, resident: ByteCount) -> Rest {
+        let mut state = pager.lock();
+        let holdings = state.holdings();
+        let free = state.accounts.free(holdings);
+        let is_short = state.accounts.goal(holdings) > ByteCount::ZERO;
+        self.rounds_without_gain = if gained || !is_short { 0 } else { self.rounds_without_gain + 1 };
+        let is_still = resident == self.last_resident && !gained;
+        self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
+        self.last_resident = resident;
+        let exhausted = self.rounds_without_gain >= EXHAUSTED_ROUNDS && !state.frozen;
+        state.accounts.exhausted = exhausted;
+        let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
+        let floor = if self.calm_rounds > CALM_ROUNDS { REST_CALM } else { REST_MIN };
+        let time = Duration::from_millis(grown_to_low).clamp(floor, REST_MAX);
+        Rest { time, exhausted }
+    }
+}
+
+fn goal<K: Kernel, S: Store>(pager: &Pager<K, S>) -> ByteCount {
+    let state = pager.lock();
+    state.accounts.goal(state.holdings())
+}
+
+fn is_high<K: Kernel, S: Store>(pager: &Pager<K, S>) -> bool {
+    let state = pager.lock();
+    state.accounts.free(state.holdings()) >= state.accounts.marks.high.0 as i64
+}
+
+/// Bytes of encodings that should go below now.
+fn write_back_goal(accounts: &crate::account::Accounts, holdings: Holdings) -> ByteCount {
+    let over_pool = holdings.pool.saturating_sub(sizing::pool_bytes_max(accounts.share));
+    let is_bare = holdings.pages.bytes() <= ByteCount(accounts.share.0 / 64);
+    let short = if is_bare { accounts.goal(holdings) } else { ByteCount::ZERO };
+    over_pool.max(short)
+}
+
+fn publish_figures<K: Kernel, S: Store>(pager: &Pager<K, S>, resident: ByteCount) {
+    let state = pager.lock();
+    let (census, store) = (state.cache.census(), state.cache.store_figures());
+    let log = state.cache.log_figures().unwrap_or_default();
+    let metadata = state.cache.metadata_bytes();
+    let agent = state.accounts.agent.0 + log.buffer_bytes;
+    let layout_events = state.layout_events;
+    drop(state);
+    let entry = pager.entry;
+    let own = store.pool.0 + metadata.0 + agent;
+    entry.set(Gauge::ResidentBytes, resident.0.saturating_sub(own));
+    entry.set(Gauge::PoolBytes, store.pool.0);
+    entry.set(Gauge::MetadataBytes, metadata.0);
+    entry.set(Gauge::AgentBytes, agent.min(resident.0));
+    entry.set(Gauge::StoredBytes, store.stored.0);
+    entry.set(Gauge::BackedBytes, log.live_bytes);
+    entry.set(Gauge::SwapFileBytes, log.file_bytes);
+    entry.set(Gauge::PagesResident, census.resident.0);
+    entry.set(Gauge::PagesLeaving, census.leaving.0);
+    entry.set(Gauge::PagesCompressed, census.compressed.0);
+    entry.set(Gauge::PagesIncompressible, census.incompressible.0);
+    entry.set(Gauge::PagesSameFilled, census.same_filled.0);
+    entry.set(Gauge::PagesWritingBack, log.memory_entries);
+    entry.set(Gauge::PagesBacked, log.entries - log.memory_entries);
+    // Relaxed: a statistic, written by this thread alone.
+    entry.counters[Counter::LayoutEvents as usize].store(layout_events, core::sync::atomic::Ordering::Relaxed);
+    let footprint = entry.footprint();
+    entry.footprint_peak.fetch_max(footprint, core::sync::atomic::Ordering::Relaxed);
+}
+

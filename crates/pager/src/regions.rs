@@ -1,0 +1,118 @@
+//! Regions: the ranges that are registered, sorted, without overlap.
+
+use alloc::vec::Vec;
+
+use page::{PageCount, PageIndex};
+use sys::kernel::PageRange;
+
+/// The registered ranges. Neighbours stay apart unless joined by `insert`: few and large is what the kernel wants.
+#[derive(Debug, Default)]
+pub(crate) struct Regions(Vec<PageRange>);
+
+impl Regions {
+    /// Adds a range, joined with what it touches or overlaps.
+    pub(crate) fn insert(&mut self, range: PageRange) {
+        let first = self.0.partition_point(|region| region.end < range.start);
+        let last = self.0.partition_point(|region| region.start <= range.end);
+        let mut joined = range;
+        for region in &self.0[first..last] {
+            joined.start = joined.start.min(region.start);
+            joined.end = joined.end.max(region.end);
+        }
+        self.0.splice(first..last, [joined]);
+    }
+
+    /// Takes a range out.
+    pub(crate) fn cut(&mut self, range: PageRange) {
+        let first = self.0.partition_point(|region| region.end <= range.start);
+        let last = self.0.partition_point(|region| region.start < range.end);
+        let mut kept: [Option<PageRange>; 2] = [None; 2];
+        if first < last {
+            let (left, right) = (self.0[first], self.0[last - 1]);
+            if left.start < range.start {
+                kept[0] = Some(PageRange { start: left.start, end: range.start });
+            }
+            if range.end < right.end {
+                kept[1] = Some(PageRange { start: range.end, end: right.end });
+            }
+        }
+        self.0.splice(first..last, kept.into_iter().flatten());
+    }
+
+    /// Whether `page` is registered.
+    pub(crate) fn contains(&self, page: PageIndex) -> bool {
+        let at = self.0.partition_point(|region| region.end <= page);
+        self.0.get(at).is_some_and(|region| region.contains(page))
+    }
+
+    /// How many pages from `page` on, at most `count`, are registered.
+    pub(crate) fn run(&self, page: PageIndex, count: PageCount) -> PageCount {
+        let at = self.0.partition_point(|region| region.end <= page);
+        match self.0.get(at) {
+            Some(region) if region.contains(page) => (region.end - page).min(count),
+            _ => PageCount::ZERO,
+        }
+    }
+
+    /// Visits the parts of `range` that are not registered.
+    pub(crate) fn gaps(&self, range: PageRange, mut visit: impl FnMut(PageRange)) {
+        let first = self.0.partition_point(|region| region.end <= range.start);
+        let mut start = range.start;
+        for region in self.0[first..].iter().take_while(|region| region.start < range.end) {
+            if start < region.start {
+                visit(PageRange { start, end: region.start });
+            }
+            start = start.max(region.end);
+        }
+        if start < range.end {
+            visit(PageRange { start, end: range.end });
+        }
+    }
+
+    /// All of them, by address.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = PageRange> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_plain_set(steps in prop::collection::vec((0_u64..60, 1_u64..20, any::<bool>()), 1..60)) {
+            let mut regions = Regions::default();
+            let mut plain = BTreeSet::new();
+            for (start, count, add) in steps {
+                let range = PageRange::new(PageIndex(start), PageCount(count));
+                if add {
+                    regions.insert(range);
+                    plain.extend(range.start.until(range.end));
+                } else {
+                    regions.cut(range);
+                    for page in range.start.until(range.end) {
+                        plain.remove(&page);
+                    }
+                }
+                for page in (0..90).map(PageIndex) {
+                    prop_assert_eq!(regions.contains(page), plain.contains(&page));
+                    prop_assert_eq!(regions.run(page, PageCount(1)).0 == 1, plain.contains(&page));
+                }
+                let mut gaps = BTreeSet::new();
+                regions.gaps(PageRange::new(PageIndex(0), PageCount(90)), |gap| gaps.extend(gap.start.until(gap.end)));
+                prop_assert!(gaps.is_disjoint(&plain) && gaps.len() + plain.len() == 90);
+                prop_assert!(regions.0.windows(2).all(|pair| pair[0].end < pair[1].start || pair[0].end == pair[1].start));
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The ring of frames: pages that have left the program and wait to be encoded, oldest first.
+//!
+//! Waiting is their second chance: a page that is wanted meanwhile is moved back for the price of the fault alone, and
+//! the clock learns that it was too early. Frames are filled at the tail, encoded from the head, and freed at the base,
+//! each time in runs of neighbours, so that one call to the kernel serves many.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use page::{FrameIndex, PageCount, PageIndex};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Frame {
+    /// Nothing in it.
+    Empty,
+    /// A page that may be moved back.
+    Waiting(PageIndex),
+    /// A page that a worker reads: it may be copied, not moved.
+    Encoding(PageIndex),
+    /// Its page has been moved back; nothing in it, but the ring has not passed it yet.
+    Vacant,
+}
+
+/// Neighbouring frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Window {
+    pub(crate) first: FrameIndex,
+    pub(crate) count: usize,
+}
+
+impl Window {
+    pub(crate) fn frames(self) -> impl Iterator<Item = FrameIndex> {
+        (self.first.0..self.first.0 + self.count as u32).map(FrameIndex)
+    }
+}
+
+/// The ring. The three positions count frames since the beginning; `base <= head <= tail <= base + frames`.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    frames: Vec<Frame>,
+    base: u64,
+    head: u64,
+    tail: u64,
+    /// Frames that hold a page's memory.
+    held: u64,
+}
+
+impl Ring {
+    pub(crate) fn new(frames: PageCount) -> Self {
+        assert!(frames > PageCount::ZERO);
+        Self { frames: vec![Frame::Empty; frames.0 as usize], base: 0, head: 0, tail: 0, held: 0 }
+    }
+
+    fn index(&self, position: u64) -> usize {
+        (position % self.frames.len() as u64) as usize
+    }
+
+    fn run_from(&self, position: u64, count: u64) -> Window {
+        let first = self.index(position);
+        let count = count.min((self.frames.len() - first) as u64) as usize;
+        Window { first: FrameIndex(first as u32), count }
+    }
+
+    /// Neighbouring frames that can be filled now, at most `count_max`.
+    pub(crate) fn room(&self, count_max: PageCount) -> Window {
+        let free = self.frames.len() as u64 - (self.tail - self.base);
+        self.run_from(self.tail, free.min(count_max.0))
+    }
+
+    /// Pages from `page` on have been moved into the first `count` frames of [`Ring::room`].
+    pub(crate) fn filled(&mut self, page: PageIndex, count: PageCount) {
+        for step in 0..count.0 {
+            let index = self.index(self.tail + step);
+            assert!(self.frames[index] == Frame::Empty, "a frame filled twice");
+            self.frames[index] = Frame::Waiting(page + PageCount(step));
+        }
+        self.tail += count.0;
+        self.held += count.0;
+    }
+
+    /// Frames that wait, vacant ones included.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.tail - self.head
+    }
+
+    /// Frames there are.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.frames.len() as u64
+    }
+
+    /// Frames whose memory counts as resident.
+    pub(crate) fn held(&self) -> PageCount {
+        PageCount(self.held)
+    }
+
+    /// Takes the oldest waiting frames, at most `count_max`, for encoding. Vacant ones among them hold nothing.
+    pub(crate) fn take(&mut self, count_max: usize) -> Window {
+        let window = self.run_from(self.head, self.waiting().min(count_max as u64));
+        for frame in window.frames() {
+            let state = &mut self.frames[frame.0 as usize];
+            if let Frame::Waiting(page) = *state {
+                *state = Frame::Encoding(page);
+            }
+        }
+        self.head += window.count as u64;
+        window
+    }
+
+    /// The page in a frame that is being encoded; `None` if the frame is vacant.
+    pub(crate) fn page(&self, frame: FrameIndex) -> Option<PageIndex> {
+        match self.frames[frame.0 as usize] {
+            Frame::Encoding(page) | Frame::Waiting(page) => Some(page),
+            Frame::Vacant | Frame::Empty => None,
+        }
+    }
+
+    /// Whether the frame's page may be moved back.
+    pub(crate) fn is_waiting(&self, frame: FrameIndex) -> bool {
+        matches!(self.frames[frame.0 as usize], Frame::Waiting(_))
+    }
+
+    /// The frame's page has been moved back.
+    pub(crate) fn vacate(&mut self, frame: FrameIndex) {
+        assert!(self.page(frame).is_some(), "an empty frame vacated");
+        self.frames[frame.0 as usize] = Frame::Vacant;
+        self.held -= 1;
+    }
+
+    /// The program has moved the frame's page.
+    pub(crate) fn set_page(&mut self, frame: FrameIndex, page: PageIndex) {
+        match &mut self.frames[frame.0 as usize] {
+            Frame::Waiting(old) | Frame::Encoding(old) => *old = page,
+            Frame::Vacant | Frame::Empty => panic!("an empty frame has no page"),
+        }
+    }
+
+    /// The frames of a window taken before have been given back to the system.
+    pub(crate) fn freed(&mut self, window: Window) {
+        for frame in window.frames() {
+            let state = &mut self.frames[frame.0 as usize];
+            assert!(matches!(state, Frame::Encoding(_) | Frame::Vacant), "{frame:?} freed while {state:?}");
+            if matches!(state, Frame::Encoding(_)) {
+                self.held -= 1;
+            }
+            *state = Frame::Empty;
+        }
+        while self.base < self.head && self.frames[self.index(self.base)] == Frame::Empty {
+            self.base += 1;
+        }
+    }
+
+    /// Whether no worker is encoding.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.base == self.head
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_go_round() {
+        let mut ring = Ring::new(PageCount(8));
+        for round in 0..10 {
+            let room = ring.room(PageCount(3));
+            ring.filled(PageIndex(round * 10), PageCount(room.count as u64));
+            let window = ring.take(3);
+            assert_eq!(window, room);
+            assert_eq!(ring.page(window.first), Some(PageIndex(round * 10)));
+            assert!(!ring.is_quiet());
+            ring.freed(window);
+            assert!(ring.is_quiet());
+            assert_eq!((ring.held(), ring.waiting()), (PageCount::ZERO, 0));
+        }
+    }
+
+    #[test]
+    fn a_page_that_went_back_is_passed_over() {
+        let mut ring = Ring::new(PageCount(4));
+        ring.filled(PageIndex(5), PageCount(3));
+        assert!(ring.is_waiting(FrameIndex(1)));
+        ring.vacate(FrameIndex(1));
+        let window = ring.take(4);
+        assert_eq!(window.count, 3);
+        assert_eq!(ring.page(FrameIndex(1)), None);
+        ring.set_page(FrameIndex(2), PageIndex(99));
+        assert_eq!(ring.page(FrameIndex(2)), Some(PageIndex(99)));
+        ring.freed(window);
+        assert_eq!(ring.held(), PageCount::ZERO);
+    }
+
+    #[test]
+    fn windows_freed_out_of_order_come_back_together() {
+        let mut ring = Ring::new(PageCount(4));
+        ring.filled(PageIndex(0), PageCount(4));
+        let (first, second) = (ring.take(2), ring.take(2));
+        assert_eq!(ring.room(PageCount(4)).count, 0);
+        ring.freed(second);
+        assert_eq!(ring.room(PageCount(4)).count, 0);
+        ring.freed(first);
+        assert_eq!(ring.room(PageCount(4)).count, 4);
+    }
+}

@@ -1,0 +1,115 @@
+//! Scans: finding the program's memory and registering it.
+//!
+//! A range is managed from the moment it is registered, in whole mappings, because a mapping that is registered in part
+//! is split, and then mremap across the pieces fails. What is there already becomes resident; what is missing was
+//! never touched. All of it happens under the lock and counts only if no layout message was on its way meanwhile:
+//! otherwise a range might be registered that has been replaced since, and its old message would hit the new memory.
+
+use alloc::vec::Vec;
+
+use page::{PageCount, PageIndex};
+use policy::replacement::Age;
+use store::Store;
+use sys::kernel::{Kernel, Mapping, MappingName, PageRange};
+
+use crate::Pager;
+use crate::ledger::Counter;
+use crate::state::State;
+
+/// Smaller ranges cost more to watch than they hold: thread-local caches, small tables.
+const RANGE_PAGES_MIN: PageCount = PageCount(16);
+/// Pages above this are not the program's on any machine we know (x86-64 and aarch64 without opt-in: 47 and 48 bits).
+const ADDRESS_END: PageIndex = PageIndex(1 << 35);
+
+/// How a scan went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scanned {
+    /// So many ranges are new.
+    Registered(usize),
+    /// The program is changing its layout: scan again.
+    Changing,
+    /// The program forks.
+    Frozen,
+}
+
+/// Registers what is new among the program's mappings.
+pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
+    pager.entry.add(Counter::Scans, 1);
+    let mut state = pager.lock();
+    if state.frozen {
+        return Scanned::Frozen;
+    }
+    if pager.kernel.layout_is_changing() {
+        return Scanned::Changing;
+    }
+    let mut fresh = Vec::new();
+    let read = pager.kernel.mappings(&mut |mapping| {
+        if is_manageable(&mapping, &pager.untouchable) {
+            state.regions.gaps(mapping.range, |gap| fresh.push((gap, mapping.range)));
+        }
+    });
+    if read.is_err() {
+        return Scanned::Changing; // /proc may be out of reach for a moment (descriptors, memory); nothing is lost.
+    }
+    fresh.retain(|(gap, whole)| {
+        (gap.count() >= RANGE_PAGES_MIN || gap != whole) && pager.kernel.register(*gap).is_ok()
+    });
+    if pager.kernel.layout_is_changing() {
+        for (gap, _) in &fresh {
+            pager.kernel.unregister(*gap);
+        }
+        return Scanned::Changing;
+    }
+    for (gap, _) in &fresh {
+        adopt(pager, &mut state, *gap);
+    }
+    Scanned::Registered(fresh.len())
+}
+
+/// Plain private memory that is neither pleat's own nor older than the agent.
+fn is_manageable(mapping: &Mapping, untouchable: &[core::ops::Range<u64>]) -> bool {
+    let (start, end) = (mapping.range.start.address(), mapping.range.end.address());
+    mapping.anonymous
+        && mapping.plain_data
+        && matches!(mapping.name, MappingName::Plain | MappingName::Heap)
+        && mapping.range.end <= ADDRESS_END
+        && !untouchable.iter().any(|span| start < span.end && span.start < end)
+}
+
+fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: PageRange) {
+    state.cache.discard(range.start, range.end);
+    state.regions.insert(range);
+    // Without an answer the pages that are there stay where they are, unmanaged, until they are discarded.
+    let _ = pager.kernel.resident(range, &mut |run| {
+        for page in run.start.until(run.end) {
+            state.cache.settle(page, Age::NONE);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, count: u64) -> Mapping {
+        Mapping {
+            range: PageRange::new(PageIndex(start), PageCount(count)),
+            plain_data: true,
+            anonymous: true,
+            name: MappingName::Plain,
+        }
+    }
+
+    #[test]
+    fn only_plain_private_memory_is_managed() {
+        let own = [0x10_0000..0x20_0000];
+        assert!(is_manageable(&mapping(0x500, 64), &own));
+        assert!(is_manageable(&Mapping { name: MappingName::Heap, ..mapping(0x500, 64) }, &own));
+        assert!(!is_manageable(&mapping(0x150, 64), &own), "the agent's own");
+        assert!(!is_manageable(&mapping(0xff, 2), &own), "overlaps the agent's own");
+        assert!(!is_manageable(&Mapping { plain_data: false, ..mapping(0x500, 64) }, &own));
+        assert!(!is_manageable(&Mapping { anonymous: false, ..mapping(0x500, 64) }, &own));
+        assert!(!is_manageable(&Mapping { name: MappingName::Special, ..mapping(0x500, 64) }, &own));
+        assert!(!is_manageable(&mapping(1 << 35, 64), &own));
+    }
+}

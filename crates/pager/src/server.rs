@@ -1,0 +1,369 @@
+//! The server: brings missing pages, and follows the kernel's layout messages.
+//!
+//! One thread, so that messages and the pages they concern are handled in one order. A fault costs one hold of the
+//! lock to find the page and copy its encoding, the decoding without the lock, one call to the kernel that puts the
+//! page in place and wakes the program, and one more hold to note it.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::time::Duration;
+
+use backing::{ReadBuffer, ReadError, ReadJob};
+use cache::{Lookup, Place};
+use page::{PAGE_BYTES, PageBytes, PageCount, PageIndex};
+use policy::prefetch::{Streams, WINDOW_MAX};
+use policy::replacement::Age;
+use store::Store;
+use sys::Errno;
+use sys::kernel::{Kernel, PageRange};
+
+use crate::Pager;
+use crate::eviction::{Evicted, Worker};
+use crate::ledger::{Counter, FaultKind};
+use crate::state::State;
+
+/// Faults read at once.
+const QUEUE: usize = 32;
+/// Tries to fill a page before it counts as stuck. All but the first few sleep [`RETRY_PAUSE`]: some ten seconds of
+/// running time, however long the process may have been stopped meanwhile.
+const TRIES_MAX: u32 = 200_000;
+const TRIES_WITHOUT_PAUSE: u32 = 50;
+const RETRY_PAUSE: Duration = Duration::from_micros(50);
+/// Waits for the reclaimer, of [`ROOM_PAUSE`] each, before a fault is served without room. The reclaimer may itself
+/// wait for a fault of ours, so this must end.
+const ROOM_WAITS_MAX: u32 = 400;
+const ROOM_PAUSE: Duration = Duration::from_micros(500);
+
+/// Why the program cannot go on: its memory is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stuck {
+    /// The medium gave back other bytes than were written, or none.
+    Unreadable(ReadError),
+    /// An encoding in RAM is damaged: somebody wrote to our memory.
+    Corrupt(PageIndex),
+    /// The kernel does not take the page.
+    Unfillable(PageIndex, Errno),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Piece {
+    Zeros,
+    Word(u64),
+    /// So many bytes of the copy buffer.
+    Encoding(usize),
+    /// In the page buffer already.
+    Ready,
+}
+
+enum Gathered {
+    /// So many pieces are at hand.
+    Pieces(usize, FaultKind),
+    /// The page is on the medium.
+    Backed(ReadJob),
+    /// The page is in place.
+    Served(FaultKind),
+    /// Not now.
+    Wait,
+}
+
+/// The serving thread's own memory.
+pub struct Server {
+    queue: [PageIndex; QUEUE],
+    queued: usize,
+    /// The thread of the last fault read.
+    last_thread: u32,
+    pages: Box<[PageBytes]>,
+    copies: Box<[[u8; PAGE_BYTES]]>,
+    pieces: [Piece; WINDOW_MAX.0 as usize],
+    read: ReadBuffer,
+    streams: Streams,
+    worker: Worker,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Server {
+    /// Allocates all that serving needs.
+    pub fn new() -> Self {
+        let window = WINDOW_MAX.0 as usize;
+        Self {
+            queue: [PageIndex(0); QUEUE],
+            queued: 0,
+            last_thread: 0,
+            pages: vec![PageBytes::ZERO; window].into_boxed_slice(),
+            copies: vec![[0; PAGE_BYTES]; window].into_boxed_slice(),
+            pieces: [Piece::Zeros; WINDOW_MAX.0 as usize],
+            read: ReadBuffer::new(),
+            streams: Streams::default(),
+            worker: Worker::new(),
+        }
+    }
+
+    /// Reads what waits and serves it. Says how many faults that were.
+    pub fn serve<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> Result<usize, Stuck> {
+        self.read(pager);
+        let faults = self.queued;
+        // The queue grows while a fault waits for layout messages to be read, up to its bound.
+        while self.queued > 0 {
+            let page = self.queue[0];
+            self.queue.copy_within(1..self.queued, 0);
+            self.queued -= 1;
+            self.serve_fault(pager, page)?;
+        }
+        Ok(faults)
+    }
+
+    /// The thread of the last fault.
+    pub fn last_thread(&self) -> u32 {
+        self.last_thread
+    }
+
+    fn read<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
+        let Self { queue, queued, last_thread, .. } = self;
+        if *queued == QUEUE {
+            return;
+        }
+        pager.read_messages(&mut |page, thread| {
+            queue[*queued] = page;
+            *queued += 1;
+            *last_thread = thread;
+            *queued < QUEUE
+        });
+    }
+
+    fn serve_fault<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, page: PageIndex) -> Result<(), Stuck> {
+        let begun = pager.kernel.now_ns();
+        let mut window = self.streams.window(page);
+        for tries in 0..TRIES_MAX {
+            self.make_room(pager);
+            let (count, kind) = match self.gather(pager, page, window) {
+                Gathered::Pieces(count, kind) => (count, kind),
+                Gathered::Served(kind) => return Ok(record(pager, kind, begun)),
+                Gathered::Backed(job) => {
+                    self.fetch(pager, page, job)?;
+                    (1, FaultKind::Backed)
+                }
+                Gathered::Wait => {
+                    self.pause(pager, tries);
+                    continue;
+                }
+            };
+            self.decode(pager, page, count)?;
+            match self.fill(pager, page, count)? {
+                Some(filled) => {
+                    self.streams.shortened(page, window, filled.max(PageCount(1)));
+                    let kind = if filled == PageCount::ZERO { FaultKind::Raced } else { kind };
+                    return Ok(record(pager, kind, begun));
+                }
+                None => self.pause(pager, tries),
+            }
+            window = PageCount(1);
+        }
+        Err(Stuck::Unfillable(page, Errno::AGAIN))
+    }
+
+    /// A layout message stands in the way: read it, and give the thread that it holds up time to run.
+    fn pause<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, tries: u32) {
+        self.read(pager);
+        if tries >= TRIES_WITHOUT_PAUSE {
+            sys::thread::sleep(RETRY_PAUSE);
+        }
+    }
+
+    /// Finds the page, and those behind it that can come along.
+    fn gather<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        page: PageIndex,
+        window: PageCount,
+    ) -> Gathered {
+        let mut state = pager.lock();
+        if !state.announce(page) {
+            return Gathered::Wait;
+        }
+        let (piece, kind) = match state.look_up(page, &mut self.copies[0]) {
+            // Discarded after a fault had brought it once more, or here already: zeros, and the kernel decides.
+            Lookup::Resident => (Piece::Zeros, FaultKind::Raced),
+            Lookup::Zeros => (Piece::Zeros, FaultKind::ZeroFill),
+            Lookup::Filled(word) => (Piece::Word(word), FaultKind::SameFilled),
+            Lookup::Encoded(length) => (Piece::Encoding(length), FaultKind::Compressed),
+            Lookup::Backed(job) => return Gathered::Backed(job),
+            Lookup::Leaving(frame) => {
+                if !state.frozen && state.ring.is_waiting(frame) && pager.kernel.move_back(frame, page).is_ok() {
+                    state.ring.vacate(frame);
+                    state.settle(page, Age::HOT);
+                    return Gathered::Served(FaultKind::Staged);
+                }
+                // SAFETY: the frame holds the page until its encoding is published, which needs the lock that we hold.
+                self.pages[0].clone_from(unsafe { &*pager.kernel.frame(frame) });
+                (Piece::Ready, FaultKind::Staged)
+            }
+        };
+        self.pieces[0] = piece;
+        let count = self.gather_more(&mut state, page, window, kind);
+        Gathered::Pieces(count, kind)
+    }
+
+    fn gather_more<S: Store>(
+        &mut self,
+        state: &mut State<S>,
+        page: PageIndex,
+        window: PageCount,
+        kind: FaultKind,
+    ) -> usize {
+        if state.frozen || window == PageCount(1) || matches!(kind, FaultKind::Raced | FaultKind::Staged) {
+            return 1;
+        }
+        let window = state.regions.run(page, window).0.max(1) as usize;
+        for step in 1..window {
+            let next = page + PageCount(step as u64);
+            let wanted = match state.cache.place(next) {
+                Place::Untouched => kind == FaultKind::ZeroFill,
+                Place::SameFilled(_) | Place::Compressed(_) | Place::Incompressible(_) => kind != FaultKind::ZeroFill,
+                Place::Resident | Place::Leaving(_) | Place::Below(_) => false,
+            };
+            if !wanted {
+                return step;
+            }
+            self.pieces[step] = match state.look_up(next, &mut self.copies[step]) {
+                Lookup::Filled(word) => Piece::Word(word),
+                Lookup::Encoded(length) => Piece::Encoding(length),
+                _ => Piece::Zeros,
+            };
+        }
+        window
+    }
+
+    /// Reads one encoding back from the medium, without the lock.
+    fn fetch<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        _page: PageIndex,
+        job: ReadJob,
+    ) -> Result<(), Stuck> {
+        pager.entry.add(Counter::ReadBackBytes, job.bytes() as u64);
+        let result = job.run(&mut self.read).map(|encoding| {
+            self.copies[0][..encoding.len()].copy_from_slice(encoding);
+            self.pieces[0] = Piece::Encoding(encoding.len());
+        });
+        pager.lock().finish_read(job);
+        result.map_err(Stuck::Unreadable)
+    }
+
+    fn decode<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        page: PageIndex,
+        count: usize,
+    ) -> Result<(), Stuck> {
+        let mut decoded = 0;
+        let mut begun = 0;
+        for step in 0..count {
+            let out = &mut self.pages[step];
+            match self.pieces[step] {
+                Piece::Ready => {}
+                Piece::Zeros => out.0.fill(0),
+                Piece::Word(word) => codec::fill(out, word),
+                Piece::Encoding(PAGE_BYTES) => out.0 = self.copies[step],
+                Piece::Encoding(length) => {
+                    if decoded == 0 {
+                        begun = pager.kernel.now_ns();
+                    }
+                    decoded += 1;
+                    let encoding = &self.copies[step][..length];
+                    let page = page + PageCount(step as u64);
+                    pager.codec.decode(encoding, out).map_err(|_| Stuck::Corrupt(page))?;
+                }
+            }
+        }
+        if decoded > 0 {
+            pager.entry.add(Counter::Decoded, decoded);
+            pager.entry.add(Counter::DecodeNs, pager.kernel.now_ns() - begun);
+        }
+        Ok(())
+    }
+
+    /// Puts the pages in place. `None`: try again; no pages: it was there, or its mapping is gone.
+    fn fill<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        page: PageIndex,
+        count: usize,
+    ) -> Result<Option<PageCount>, Stuck> {
+        let filled = pager.kernel.fill(page, &self.pages[..count]);
+        if filled.done > PageCount::ZERO {
+            let mut state = pager.lock();
+            for step in 0..filled.done.0 {
+                state.settle(page + PageCount(step), if step == 0 { Age::TOUCHED } else { Age::NONE });
+            }
+            drop(state);
+            pager.entry.add(Counter::Prefetched, filled.done.0 - 1);
+            return Ok(Some(filled.done));
+        }
+        match filled.error {
+            // A layout message is unread or its thread has not run.
+            None | Some(Errno::AGAIN) => Ok(None),
+            Some(Errno::EXIST) => {
+                // The program has a page there, so what we keep is out of date.
+                pager.lock().settle(page, Age::TOUCHED);
+                pager.kernel.wake(PageRange::new(page, PageCount(1)));
+                Ok(Some(PageCount::ZERO))
+            }
+            // The mapping has changed under the fault, or its process has gone: who waits shall look again.
+            Some(Errno::NOENT | Errno::INVAL | Errno::FAULT | Errno::SRCH) => {
+                pager.kernel.wake(PageRange::new(page, PageCount(1)));
+                Ok(Some(PageCount::ZERO))
+            }
+            // A memory cgroup is at its limit: make room and try again.
+            Some(Errno::NOMEM) => {
+                sys::thread::sleep(RETRY_PAUSE);
+                self.worker.encode(pager);
+                Ok(None)
+            }
+            Some(errno) => Err(Stuck::Unfillable(page, errno)),
+        }
+    }
+
+    /// Makes sure that a page can be taken within the budget: helps the reclaimer, then waits for it, then gives up.
+    fn make_room<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
+        let mut waits = 0;
+        while is_short(pager) && waits < ROOM_WAITS_MAX {
+            let evicted = Worker::evict(pager);
+            if self.worker.encode(pager) > 0 {
+                continue;
+            }
+            if !matches!(evicted, Evicted::Moved(count) if count > PageCount::ZERO) && evicted != Evicted::Aged {
+                if evicted == Evicted::Changing {
+                    self.read(pager);
+                }
+                if evicted == Evicted::Frozen {
+                    return;
+                }
+                pager.wait_for_progress(ROOM_PAUSE);
+                waits += 1;
+            }
+        }
+    }
+}
+
+fn is_short<K: Kernel, S: Store>(pager: &Pager<K, S>) -> bool {
+    let state = pager.lock();
+    let free = state.accounts.free(state.holdings());
+    let wanted = free < state.accounts.marks.low.0 as i64;
+    let short = state.accounts.is_short(state.holdings());
+    drop(state);
+    if wanted {
+        pager.hurry();
+    }
+    short
+}
+
+fn record<K: Kernel, S: Store>(pager: &Pager<K, S>, kind: FaultKind, begun: u64) {
+    let ns = pager.kernel.now_ns() - begun;
+    pager.entry.faults[kind as usize].record(ns);
+    pager.entry.add(Counter::ServeNs, ns);
+}

@@ -1,0 +1,170 @@
+//! The state under the lock: which ranges are managed, where each page is, and what has left but is not encoded.
+
+use backing::ReadJob;
+use cache::{Cache, Hand, Lookup};
+use page::{PAGE_BYTES, PageIndex};
+use policy::replacement::Age;
+use store::Store;
+use sys::kernel::{ForkedMemory, Kernel, Message};
+
+use crate::account::{Accounts, Holdings};
+use crate::journal::{Journal, Record, Traced};
+use crate::regions::Regions;
+use crate::ring::Ring;
+
+/// Room kept in the journal for the faults of one batch.
+const JOURNAL_RESERVE: usize = 64;
+
+/// Everything that faults, reclaim and layout messages change.
+#[derive(Debug)]
+pub(crate) struct State<S> {
+    pub(crate) cache: Cache<S>,
+    pub(crate) regions: Regions,
+    pub(crate) ring: Ring,
+    pub(crate) hand: Hand,
+    pub(crate) accounts: Accounts,
+    /// While the program forks nothing above may change; see [`Journal`].
+    pub(crate) frozen: bool,
+    journal: Journal,
+    /// The child of the fork that is going on.
+    pub(crate) forked: Option<ForkedMemory>,
+    /// Layout messages since the start.
+    pub(crate) layout_events: u64,
+}
+
+impl<S: Store> State<S> {
+    pub(crate) fn new(cache: Cache<S>, ring: Ring, accounts: Accounts) -> Self {
+        Self {
+            cache,
+            ring,
+            accounts,
+            regions: Regions::default(),
+            hand: Hand::default(),
+            frozen: false,
+            journal: Journal::new(),
+            forked: None,
+            layout_events: 0,
+        }
+    }
+
+    /// What the process holds because of us.
+    pub(crate) fn holdings(&self) -> Holdings {
+        Holdings {
+            pages: self.cache.census().resident + self.ring.held(),
+            pool: self.cache.store_figures().pool,
+            metadata: self.cache.metadata_bytes(),
+        }
+    }
+
+    /// Where the program's page is, and its bytes; see [`Cache::look_up`].
+    pub(crate) fn look_up(&mut self, page: PageIndex, copy: &mut [u8; PAGE_BYTES]) -> Lookup {
+        if !self.frozen {
+            return self.cache.look_up(page, copy);
+        }
+        match self.journal.trace(page) {
+            Traced::At(origin) => self.cache.look_up(origin, copy),
+            Traced::Resident => Lookup::Resident,
+            Traced::Untouched => Lookup::Zeros,
+        }
+    }
+
+    /// Returns a job of [`Lookup::Backed`].
+    pub(crate) fn finish_read(&mut self, job: ReadJob) {
+        self.cache.finish_read(job);
+    }
+
+    /// The page is about to be filled. Says `false` if that cannot be noted now: then it must not be.
+    pub(crate) fn announce(&mut self, page: PageIndex) -> bool {
+        if !self.frozen {
+            return true;
+        }
+        if self.journal.is_nearly_full(JOURNAL_RESERVE) {
+            return false;
+        }
+        self.journal.note(Record::Filled(page));
+        true
+    }
+
+    /// The page has been filled.
+    pub(crate) fn settle(&mut self, page: PageIndex, age: Age) {
+        if !self.frozen {
+            self.cache.settle(page, age);
+        }
+    }
+
+    /// Follows a layout message. Faults are not for this.
+    pub(crate) fn follow(&mut self, message: Message) {
+        self.layout_events += 1;
+        let record = match message {
+            Message::Remove(range) => Record::Removed(range),
+            Message::Unmap(range) => Record::Unmapped(range),
+            Message::Remap { from, to } => Record::Moved { from, to },
+            Message::Fork(child) => {
+                assert!(self.forked.is_none(), "a second fork before the first is done");
+                self.forked = Some(child);
+                return;
+            }
+            Message::Fault { .. } => return,
+        };
+        if self.frozen {
+            self.journal.note(record);
+        } else {
+            self.apply(record);
+        }
+    }
+
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Filled(page) => self.cache.settle(page, Age::TOUCHED),
+            Record::Removed(range) => self.cache.discard(range.start, range.end),
+            Record::Unmapped(range) => {
+                self.cache.discard(range.start, range.end);
+                self.regions.cut(range);
+            }
+            Record::Moved { from, to } => {
+                let Self { cache, ring, .. } = self;
+                cache.remap(from.start, from.end, to, &mut |frame, page| ring.set_page(frame, page));
+                // What is registered stays so under its new address. The old range stays registered too where the
+                // program kept it mapped (MREMAP_DONTUNMAP); otherwise a message about its unmapping follows.
+                let moved: alloc::vec::Vec<_> =
+                    self.regions.iter().filter_map(|region| region.intersection(from)).collect();
+                for part in moved {
+                    let start = to + (part.start - from.start);
+                    self.regions.insert(sys::kernel::PageRange::new(start, part.count()));
+                }
+            }
+        }
+    }
+
+    /// From now on nothing changes until [`State::thaw`].
+    pub(crate) fn freeze(&mut self) {
+        assert!(!self.frozen && self.ring.is_quiet());
+        self.frozen = true;
+    }
+
+    /// Makes up for what has been noted since [`State::freeze`].
+    pub(crate) fn thaw(&mut self, kernel: &impl Kernel) {
+        assert!(self.frozen);
+        self.frozen = false;
+        let mut journal = core::mem::replace(&mut self.journal, Journal::new());
+        journal.replay(|record| match record {
+            Record::Filled(page) => {
+                // Frozen faults copy out of frames: a frame still holds its page, and is freed in its turn.
+                if is_resident(kernel, page) {
+                    self.cache.settle(page, Age::TOUCHED);
+                }
+            }
+            other => self.apply(other),
+        });
+        self.journal = journal;
+    }
+}
+
+/// Whether the page is there, by the kernel's word.
+fn is_resident(kernel: &impl Kernel, page: PageIndex) -> bool {
+    let mut found = false;
+    let range = sys::kernel::PageRange::new(page, page::PageCount(1));
+    // An error means that nobody can say: then the page's bytes stay with us, and a fault would bring them again.
+    let _ = kernel.resident(range, &mut |_| found = true);
+    found
+}
