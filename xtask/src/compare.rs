@@ -64,6 +64,9 @@ pub(crate) struct Options {
     /// Append all lines to this file as well.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Take what is built already.
+    #[arg(long)]
+    no_build: bool,
     /// Where swap files and inputs go; a disk, not a tmpfs.
     #[arg(long)]
     work: Option<PathBuf>,
@@ -86,7 +89,9 @@ struct Contest {
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.rounds > 0, "no rounds, no result");
     undo::on_every_end()?;
-    sh::build_release()?;
+    if !options.no_build {
+        sh::build_release()?;
+    }
     let work = options.work.clone().unwrap_or_else(|| sh::target_dir().join("compare"));
     fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
     let mut out = Output::open(options.json.as_deref())?;
@@ -213,7 +218,7 @@ impl Contest {
             words.splice(0..0, prefix);
         }
         let dir = stage.group.as_ref().map(bench::cgroup::Group::dir);
-        let measured = measure(&words, 20, dir, options.timeout).map_err(|error| format!("{error:#}"))?;
+        let mut measured = measure(&words, 20, dir, options.timeout).map_err(|error| format!("{error:#}"))?;
         let (result, own) = result_of(&measured);
         let oom_kills = stage.group.as_ref().map_or(0, bench::cgroup::Group::oom_kills);
         let verdict = match &measured {
@@ -223,6 +228,8 @@ impl Contest {
             Measured { status: Some(0), .. } => Verdict::Wrong,
             _ => Verdict::Failed,
         };
+        // Compared by now; its sum stays.
+        measured.stdout.clear();
         Ok(Run {
             round,
             case: self.case.name().into(),
@@ -234,6 +241,7 @@ impl Contest {
             limit_bytes: system.in_cgroup().then_some(limit),
             outside_bytes: stage.outside_bytes(),
             cgroup_peak_bytes: stage.group.as_ref().and_then(bench::cgroup::Group::peak_bytes),
+            codec: stage.codec(system),
             verdict,
             measured,
             own,

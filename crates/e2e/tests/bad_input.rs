@@ -166,6 +166,8 @@ fn no_swap_and_nothing_to_fold_is_said_too() {
     assert_eq!(after.stderr.lines().count(), 1, "not one warning: {}", after.stderr);
     let stopped = folded(&words(["--ram=48M", "--swap=none", "--when-full=stop"]), &job);
     assert_eq!(stopped.shell_status(), 137, "{}", stopped.stderr);
+    turn.assert_clean(&after);
+    turn.assert_clean(&stopped);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Real programs at three budgets each: same output, memory inside the budget, nothing left behind.
 #![forbid(unsafe_code)]
 
+use std::io::Write as _;
 use std::process::Command;
 
 use pleat_e2e::{compare, program, python, skipped, turn, words};
@@ -40,8 +41,10 @@ fn gnu_sort() {
     let turn = turn("sort");
     let input = turn.file("lines");
     let mut draw = bench::content::Draw::new(11);
-    let lines: String =
-        (0..1_200_000_u64).map(|at| format!("{:016x} {:032x} line {at}\n", draw.number(), draw.number())).collect();
+    let mut lines = Vec::new();
+    for at in 0..1_200_000_u64 {
+        writeln!(lines, "{:016x} {:032x} line {at}", draw.number(), draw.number()).expect("memory is long enough");
+    }
     std::fs::write(&input, lines).expect("the test's own folder can be written");
     let command = words(["sort", "--parallel=1", "--buffer-size=1G", &turn.word("lines")]);
     compare(&turn, &command, [90, 60, 40]);

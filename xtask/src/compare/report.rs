@@ -39,6 +39,8 @@ pub(crate) struct Run {
     /// Pool that no cgroup is charged for.
     pub(crate) outside_bytes: u64,
     pub(crate) cgroup_peak_bytes: Option<u64>,
+    /// Codec of zram or zswap.
+    pub(crate) codec: Option<String>,
     pub(crate) verdict: Verdict,
     #[serde(flatten)]
     pub(crate) measured: Measured,
@@ -121,8 +123,9 @@ pub(crate) fn table(summary: &[Value]) -> String {
     for line in summary.iter().map(|line| &line["summary"]) {
         let number =
             |value: &Value, digits: usize| value.as_f64().map_or("–".into(), |number| format!("{number:.digits$}"));
-        let range = |value: &Value| {
-            format!("{} ({}–{})", number(&value["median"], 2), number(&value["min"], 2), number(&value["max"], 2))
+        let range = |value: &Value| match value {
+            Value::Null => "–".into(),
+            _ => format!("{} ({}–{})", number(&value["median"], 2), number(&value["min"], 2), number(&value["max"], 2)),
         };
         let peak = line["anon_peak_bytes"]["median"]
             .as_f64()
@@ -135,7 +138,10 @@ pub(crate) fn table(summary: &[Value]) -> String {
             range(&line["wall_ratio"]),
             peak,
             number(&line["ns_per_access"]["median"], 0),
-            ["ns_p50", "ns_p99", "ns_p999"].map(|name| number(&line[name]["median"], 0)).join(" / "),
+            match &line["ns_p50"] {
+                Value::Null => "–".into(),
+                _ => ["ns_p50", "ns_p99", "ns_p999"].map(|name| number(&line[name]["median"], 0)).join(" / "),
+            },
         ];
         text.extend(["| ", &cells.join(" | "), " |\n"]);
     }
@@ -169,6 +175,7 @@ mod tests {
             limit_bytes: None,
             outside_bytes: 0,
             cgroup_peak_bytes: None,
+            codec: None,
             verdict,
             measured: Measured { wall_s, ..Measured::default() },
             own: None,

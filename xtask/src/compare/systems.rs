@@ -106,6 +106,15 @@ impl Stage {
         Ok(Self { group: Some(group), zram, zswap, undo })
     }
 
+    /// The codec that the kernel has taken.
+    pub(crate) fn codec(&self, system: System) -> Option<String> {
+        match (&self.zram, system) {
+            (Some(dir), _) => Some(zram_codec(dir)),
+            (None, System::Zswap) => read_parameter("compressor").ok(),
+            (None, _) => None,
+        }
+    }
+
     /// Memory that the run has held at most outside its group.
     pub(crate) fn outside_bytes(&self) -> u64 {
         if let Some(dir) = &self.zram {
@@ -187,14 +196,19 @@ fn zram_device() -> Result<(PathBuf, GiveBack), String> {
     if size.trim() != "0" {
         return Err("/dev/zram0 is in use and the kernel gives no second one".into());
     }
-    let codec = fs::read_to_string(dir.join("comp_algorithm")).unwrap_or_default();
-    let before = codec.split(['[', ']']).nth(1).unwrap_or("lzo-rle").to_owned();
+    let before = zram_codec(&dir);
     let folder = dir.clone();
     let give_back = move || {
         let _ = fs::write(folder.join("reset"), "1");
         let _ = fs::write(folder.join("comp_algorithm"), before);
     };
     Ok((dir, Box::new(give_back)))
+}
+
+/// The one in brackets of `lzo-rle [lz4] zstd`.
+fn zram_codec(dir: &Path) -> String {
+    let codecs = fs::read_to_string(dir.join("comp_algorithm")).unwrap_or_default();
+    codecs.split(['[', ']']).nth(1).unwrap_or("lzo-rle").to_owned()
 }
 
 const ZSWAP: &str = "/sys/module/zswap/parameters";
@@ -213,7 +227,9 @@ fn set_parameter(name: &'static str, value: &str) -> Result<Undo, String> {
 }
 
 fn zswap_on(setting: &Setting, charged: bool) -> Result<Vec<Undo>, String> {
-    let mut undo = vec![set_parameter("compressor", &setting.codec)?];
+    let before = read_parameter("compressor")?;
+    // Not every kernel has every codec for zswap; then it keeps its own, and the run's line says which.
+    let mut undo = vec![set_parameter("compressor", &setting.codec).or_else(|_| set_parameter("compressor", &before))?];
     if !charged {
         // The pool is bounded for the whole machine only, in per cent: as near as can be to half of the total.
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
