@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 pub struct ChildPin(u64);
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Limbo {
     place: u32,
     born: u64,
@@ -18,6 +19,7 @@ struct Limbo {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Places {
     capacity: u32,
     /// Places from here on have never been used.
@@ -63,6 +65,8 @@ impl Places {
         }
         (self.fresh < self.capacity).then(|| {
             self.fresh += 1;
+            // Room for all that may be freed, so that `release` does not allocate.
+            self.stored.reserve(self.fresh as usize - self.stored.len());
             self.fresh - 1
         })
     }

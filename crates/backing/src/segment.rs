@@ -125,6 +125,7 @@ fn owner_bits(owner: PageIndex) -> u64 {
 
 /// The bytes of a segment that the medium does not have yet, in clear, each where it will be on the medium.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Plain {
     bytes: Vec<u8>,
     extents: Vec<Extent>,

@@ -21,6 +21,8 @@ use crate::segment::{BackingKey, Entry, Home, Plain, SEGMENTS_MAX, Segment, Stat
 use crate::{BLOCK_BYTES, BackingError, BackingStore};
 
 mod clean;
+#[cfg(test)]
+mod copy;
 mod figures;
 mod fork;
 
@@ -35,8 +37,9 @@ const WRITES_MAX: usize = 2;
 const PLAINS_MAX: usize = 4;
 /// Free places that appends leave to the cleaner, without which it could not make more of them.
 const RESERVE: u32 = 1;
-/// Buffers of each kind kept for the next segment.
-const SPARES_MAX: usize = 1;
+/// Idle memory kept for the next segments: an open one, and as many on their way as there may be writes.
+const SPARE_PLAINS_MAX: usize = 1;
+const SPARE_BUFFERS_MAX: usize = WRITES_MAX;
 /// Free places that keep their blocks at least, and the share (1/n) of the segments on disk: punching out and
 /// allocating again costs more than the few blocks.
 const STORED_MIN: usize = 8;
@@ -171,8 +174,8 @@ impl SegmentLog {
             failed: 0,
             is_held: false,
             cleaning: None,
-            spare_plains: Vec::with_capacity(SPARES_MAX),
-            spare_buffers: Vec::with_capacity(SPARES_MAX),
+            spare_plains: Vec::with_capacity(SPARE_PLAINS_MAX),
+            spare_buffers: Vec::with_capacity(SPARE_BUFFERS_MAX),
             totals: Totals::default(),
         }
     }
@@ -373,6 +376,12 @@ impl SegmentLog {
         self.free_if_idle(number);
     }
 
+    /// Frees the buffers that no job has, up to 3 MiB: for when nothing is being written.
+    pub fn release_spares(&mut self) {
+        self.totals.plains -= self.spare_plains.drain(..).len() as u64;
+        self.totals.buffers -= self.spare_buffers.drain(..).len() as u64;
+    }
+
     /// A free place to be punched out, if the file has more of them than the next writes want.
     pub fn punch_job(&mut self) -> Option<PunchJob> {
         let keep = STORED_MIN.max(self.totals.own_disk_segments as usize / STORED_SHARE);
@@ -428,6 +437,8 @@ impl SegmentLog {
         }
         if number as usize == self.segments.len() {
             self.segments.push(None);
+            // Room for all that may be freed, so that `discard` does not allocate.
+            self.free_numbers.reserve(self.segments.len() - self.free_numbers.len());
         }
         let entries = Vec::with_capacity(entries_max(self.segment_bytes));
         self.totals.table_entries += entries.capacity() as u64;
@@ -502,7 +513,7 @@ impl SegmentLog {
     fn recycle(&mut self, plain: Arc<Plain>) {
         // Shared still: its other holder is a thread that the fork left behind. Then it is lost, and stays counted.
         let Some(mut plain) = Arc::into_inner(plain) else { return };
-        if self.spare_plains.len() < SPARES_MAX {
+        if self.spare_plains.len() < SPARE_PLAINS_MAX {
             plain.clear();
             self.spare_plains.push(plain);
         } else {
@@ -518,7 +529,7 @@ impl SegmentLog {
     }
 
     fn put_buffer(&mut self, buffer: AlignedBytes) {
-        if self.spare_buffers.len() < SPARES_MAX {
+        if self.spare_buffers.len() < SPARE_BUFFERS_MAX {
             self.spare_buffers.push(buffer);
         } else {
             self.totals.buffers -= 1;

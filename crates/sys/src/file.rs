@@ -200,7 +200,8 @@ mod tests {
     fn both_ways_leave_no_name() {
         let directory = Directory::new("unnamed");
         private_and_nameless(&File::create_unnamed(&c(&directory.0)).unwrap(), &directory);
-        let fd = rustix::fs::openat(CWD, c(&directory.0).as_c_str(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let fd = rustix::fs::openat(CWD, c(&directory.0).as_c_str(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+            .unwrap();
         private_and_nameless(&create_and_unlink(&fd).unwrap(), &directory);
     }
 

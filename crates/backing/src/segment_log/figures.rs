@@ -6,7 +6,7 @@ use super::{Readable, SegmentLog, Totals};
 use crate::buffer::AlignedBytes;
 use crate::segment::{Entry, Plain, Segment, State};
 
-/// The log in numbers. The first group is now, the last two count from the start.
+/// The log in numbers. The first group is now, the last two count from the start of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogFigures {
     /// Live encodings.
@@ -29,9 +29,9 @@ pub struct LogFigures {
     pub buffer_bytes: u64,
     /// RAM: tables.
     pub metadata_bytes: u64,
-    /// Written to the medium since the start.
+    /// Written to the medium.
     pub written_bytes: u64,
-    /// Read from the medium since the start.
+    /// Read from the medium.
     pub read_bytes: u64,
 }
 

@@ -25,6 +25,7 @@ impl SegmentLog {
 
     /// In the parent: the child and its descendants need our segments no more (they ended, called exec, or have no
     /// foreign segments left), or the fork has failed.
+    #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
     pub fn unpin_child(&mut self, pin: ChildPin) {
         self.places.unpin(&pin);
     }
@@ -57,6 +58,8 @@ impl SegmentLog {
         self.is_held = false;
         self.totals.foreign_segments += core::mem::take(&mut self.totals.own_disk_segments);
         self.totals.own_disk_live_bytes = 0;
+        self.totals.written_bytes = 0;
+        self.totals.read_bytes = 0;
         self.adopt(Arc::new(Source { store, cipher: Cipher::new(fresh_key) }));
         self.free_what_only_jobs_held();
     }

@@ -1,0 +1,358 @@
+//! Media that fail. What comes back is always what was written, or an error that names the place.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+use page::PageIndex;
+use sys::Errno;
+
+use super::{Random, Twins, memory};
+use crate::failing::{FailingBacking, Fault, Operation};
+use crate::{
+    BackingError, BackingKey, BackingStore, Located, LogFull, MemoryBacking, ReadBuffer, ReadError, SegmentLog,
+};
+
+const SEGMENT_BYTES: usize = 1 << 14;
+
+type Failing = Arc<FailingBacking<MemoryBacking>>;
+
+fn twins(segments: u64) -> (Failing, Twins) {
+    let store = Arc::new(FailingBacking::new(memory(segments, SEGMENT_BYTES)));
+    (store.clone(), Twins::new(store, SEGMENT_BYTES))
+}
+
+/// How many of the keys read right, and how many as damaged; nothing else may happen.
+fn tally(twins: &mut Twins, keys: &[BackingKey]) -> (usize, usize) {
+    let damaged = keys.iter().filter(|&&key| match twins.read(key) {
+        Ok(()) => false,
+        Err(ReadError::Damaged { .. }) => true,
+        Err(other) => panic!("{other}"),
+    });
+    let damaged = damaged.count();
+    (keys.len() - damaged, damaged)
+}
+
+#[test]
+fn a_late_read_finds_its_bytes_whatever_happens_meanwhile() {
+    // While the medium reads, without the log's lock, everything is discarded and the file is filled twice over.
+    let log: Arc<Mutex<Option<SegmentLog>>> = Arc::default();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (other, counter) = (log.clone(), calls.clone());
+    let keys: Arc<Mutex<Vec<BackingKey>>> = Arc::default();
+    let all_keys = keys.clone();
+    let meanwhile = Box::new(move |operation| {
+        // Relaxed: one thread. The writes below come here too.
+        if operation != Operation::Read(0) || counter.fetch_add(1, Ordering::Relaxed) > 0 {
+            return;
+        }
+        let mut log = other.lock().unwrap().take().expect("nobody holds the log during a read");
+        for key in all_keys.lock().unwrap().drain(..) {
+            log.discard(key);
+        }
+        for round in 0..16 {
+            let key = log.append(PageIndex(round), &[round as u8; 4096]).unwrap();
+            log.seal();
+            let mut job = log.write_job().unwrap();
+            let result = job.run();
+            log.finish_write(job, result);
+            log.discard(key);
+        }
+        log.check();
+        *other.lock().unwrap() = Some(log);
+    });
+    let store = FailingBacking::new(memory(4, SEGMENT_BYTES)).with_meanwhile(meanwhile);
+    let mut twins = Twins::new(store, SEGMENT_BYTES);
+    let mut random = Random::new(1);
+    *keys.lock().unwrap() = twins.fill(&mut random, 9, 1000);
+    let key = keys.lock().unwrap()[4];
+    let Located::Disk(job) = twins.log.locate(key) else { panic!("it has been written") };
+    *log.lock().unwrap() = Some(twins.log);
+    let mut buffer = ReadBuffer::new();
+    assert!(job.run(&mut buffer).unwrap() == twins.map[&key].1);
+    let mut log = log.lock().unwrap().take().unwrap();
+    assert_eq!(log.figures().segments, 1, "the reader keeps the segment");
+    log.finish_read(job);
+    assert_eq!((log.figures().segments, calls.load(Ordering::Relaxed)), (0, 1));
+    log.check();
+}
+
+#[test]
+fn a_late_write_is_read_from_memory() {
+    let (_, mut twins) = twins(8);
+    for owner in 0..3 {
+        twins.append(owner, &[owner as u8; 4000]).unwrap();
+    }
+    twins.log.seal();
+    let job = twins.log.write_job().unwrap();
+    twins.read_all();
+    let dead = twins.keys()[0];
+    twins.discard(dead);
+    twins.append(9, &[9; 99]).unwrap();
+    twins.read_all();
+    // It has never run: then it did not reach the medium, and the caller says so.
+    twins.log.finish_write(job, Err(BackingError::Short { offset: 0 }));
+    twins.read_all();
+}
+
+#[test]
+fn a_failed_write_loses_nothing() {
+    for fault in [Fault::Short, Fault::Io(Errno::IO)] {
+        let (store, mut twins) = twins(8);
+        store.fail(Operation::Write(0), fault);
+        store.fail(Operation::Write(1), fault);
+        let mut random = Random::new(2);
+        for owner in 0..10 {
+            twins.append(owner, &random.bytes(1500)).unwrap();
+        }
+        twins.log.seal();
+        let error = twins.write().unwrap().unwrap_err();
+        assert_eq!(twins.log.trouble(), Some(error));
+        assert_eq!(twins.append(77, &[1; 10]), Err(LogFull::Trouble(error)));
+        assert!(twins.write().is_none(), "not before the caller says so");
+        twins.read_all();
+        twins.log.retry();
+        assert_eq!(twins.write(), Some(Err(error)));
+        assert!(twins.append(77, &[1; 10]).is_err());
+        twins.log.retry();
+        assert_eq!(twins.write(), Some(Ok(())));
+        assert_eq!(twins.log.trouble(), None);
+        twins.append(77, &[1; 10]).unwrap();
+        twins.read_all();
+        twins.write_all();
+        twins.read_all();
+    }
+}
+
+#[test]
+fn a_full_disk_passes() {
+    let (store, mut twins) = twins(16);
+    let mut random = Random::new(3);
+    store.full_from_write(3);
+    let mut refused = 0;
+    for owner in 0..500 {
+        let encoding = random.encoding(3000);
+        match twins.append(owner, &encoding) {
+            Ok(_) => {}
+            Err(LogFull::Trouble(error)) => {
+                assert_eq!(error, BackingError::Full);
+                refused += 1;
+                twins.read_all();
+                twins.log.retry();
+                assert_eq!(twins.write(), Some(Err(BackingError::Full)));
+            }
+            Err(other) => panic!("{other}"),
+        }
+        if twins.log.trouble().is_none() {
+            twins.write();
+        }
+        if refused == 20 {
+            break;
+        }
+    }
+    assert_eq!(refused, 20);
+    // Discards work meanwhile, also of what could not be written.
+    for key in twins.keys().into_iter().step_by(3) {
+        twins.discard(key);
+    }
+    twins.read_all();
+    store.recover();
+    twins.log.retry();
+    twins.write_all();
+    twins.read_all();
+    twins.append(1, &[1; 4096]).unwrap();
+}
+
+#[test]
+fn what_failed_and_then_died_is_no_trouble() {
+    let (store, mut twins) = twins(8);
+    store.fail(Operation::Write(0), Fault::Io(Errno::IO));
+    let key = twins.append(1, &[1; 100]).unwrap();
+    twins.log.seal();
+    assert!(twins.write().unwrap().is_err());
+    twins.discard(key);
+    assert_eq!(twins.log.trouble(), None);
+    twins.append(1, &[2; 100]).unwrap();
+    twins.write_all();
+    twins.read_all();
+}
+
+#[test]
+fn a_torn_write_is_found() {
+    let (store, mut twins) = twins(8);
+    store.fail(Operation::Write(0), Fault::Torn);
+    let keys = twins.fill(&mut Random::new(4), 10, 1500);
+    // Half of 4 blocks: five extents of 1520 bytes lie in the first 8192.
+    assert_eq!(tally(&mut twins, &keys), (5, 5));
+}
+
+#[test]
+fn a_lost_write_does_not_bring_back_the_past() {
+    let (store, mut twins) = twins(8);
+    let old = twins.fill(&mut Random::new(5), 10, 1500);
+    twins.discard_all(&old);
+    store.fail(Operation::Write(1), Fault::Lost);
+    let keys = twins.fill(&mut Random::new(6), 10, 1500);
+    let Located::Disk(job) = twins.log.locate(keys[3]) else { panic!() };
+    assert_eq!(job.home.place, 0, "the same place: its old content is whole");
+    twins.log.finish_read(job);
+    assert_eq!(tally(&mut twins, &keys), (0, 10));
+}
+
+#[test]
+fn a_misplaced_write_is_found_in_both_places() {
+    let (store, mut twins) = twins(8);
+    let mut random = Random::new(7);
+    store.fail(Operation::Write(1), Fault::Misplaced(0));
+    let victims = twins.fill(&mut random, 10, 1500);
+    let strays = twins.fill(&mut random, 10, 1500);
+    assert_eq!(tally(&mut twins, &victims), (0, 10));
+    assert_eq!(tally(&mut twins, &strays), (0, 10));
+}
+
+#[test]
+fn a_misplaced_read_is_found() {
+    let (store, mut twins) = twins(8);
+    let mut random = Random::new(8);
+    let keys = twins.fill(&mut random, 10, 1500);
+    twins.fill(&mut random, 10, 1500);
+    store.fail(Operation::Read(0), Fault::Misplaced(SEGMENT_BYTES as u64));
+    assert_eq!(twins.read(keys[0]), Err(ReadError::Damaged { segment: 0, entry: 0, offset: 0 }));
+    twins.read(keys[0]).unwrap();
+}
+
+#[test]
+fn swapped_blocks_are_found() {
+    // Extents of exactly one block, so that a swapped one holds a whole extent, tag and all.
+    for (first, second) in [(0, 4096), (0, SEGMENT_BYTES as u64)] {
+        let (store, mut twins) = twins(8);
+        let mut random = Random::new(9);
+        let mut keys = twins.fill(&mut random, 4, 4096 - 16);
+        keys.extend(twins.fill(&mut random, 4, 4096 - 16));
+        let (mut a, mut b) = ([0; 4096], [0; 4096]);
+        store.inner().read_at(first, &mut a).unwrap();
+        store.inner().read_at(second, &mut b).unwrap();
+        store.inner().write_at(first, &b).unwrap();
+        store.inner().write_at(second, &a).unwrap();
+        assert_eq!(tally(&mut twins, &keys), (6, 2));
+        store.inner().write_at(first, &a).unwrap();
+        store.inner().write_at(second, &b).unwrap();
+        assert_eq!(tally(&mut twins, &keys), (8, 0));
+    }
+}
+
+#[test]
+fn a_punched_segment_is_found() {
+    let (store, mut twins) = twins(8);
+    let keys = twins.fill(&mut Random::new(10), 10, 1500);
+    store.discard(0, SEGMENT_BYTES as u64);
+    assert_eq!(tally(&mut twins, &keys), (0, 10));
+}
+
+#[test]
+fn a_failed_read_is_told_and_passes() {
+    let (store, mut twins) = twins(8);
+    let keys = twins.fill(&mut Random::new(11), 10, 1500);
+    store.fail(Operation::Read(0), Fault::Io(Errno::IO));
+    store.fail(Operation::Read(1), Fault::Short);
+    store.fail(Operation::Read(2), Fault::Lost);
+    assert_eq!(twins.read(keys[0]), Err(ReadError::Device(BackingError::Io { offset: 0, errno: Errno::IO })));
+    // Two blocks, of which one came.
+    assert_eq!(twins.read(keys[2]), Err(ReadError::Device(BackingError::Short { offset: 4096 })));
+    // Nothing came, so that the buffer holds another block.
+    assert!(matches!(twins.read(keys[5]), Err(ReadError::Damaged { .. })));
+    twins.read_all();
+}
+
+#[test]
+fn each_flipped_bit_is_found() {
+    let (store, mut twins) = twins(8);
+    let keys = twins.fill(&mut Random::new(12), 20, 301);
+    // Entry 13 lies across a block's end: 13 × 320 = 4160; entry 12: 3840..4160.
+    for (key, start) in [(keys[0], 0), (keys[12], 3840)] {
+        let place = ReadError::Damaged { segment: 0, entry: key.entry() as u16, offset: start as u64 };
+        for at in start..start + 301 + 16 {
+            for bit in 0..8 {
+                let (reads, _) = store.operations();
+                store.fail(Operation::Read(reads), Fault::Flip(at, 1 << bit));
+                assert_eq!(twins.read(key), Err(place), "byte {at}, bit {bit}");
+            }
+        }
+        // Padding is not looked at.
+        let (reads, _) = store.operations();
+        store.fail(Operation::Read(reads), Fault::Flip(start + 301 + 16, 0xff));
+        twins.read(key).unwrap();
+    }
+}
+
+#[test]
+fn a_bit_flipped_on_its_way_to_the_medium_is_found() {
+    let (store, mut twins) = twins(8);
+    store.fail(Operation::Write(0), Fault::Flip(5000, 4));
+    let keys = twins.fill(&mut Random::new(13), 10, 1500);
+    assert_eq!(tally(&mut twins, &keys), (9, 1));
+    assert_eq!(twins.read(keys[3]), Err(ReadError::Damaged { segment: 0, entry: 3, offset: 3 * 1520 }));
+}
+
+#[test]
+fn a_nonce_is_never_used_twice() {
+    let (store, mut twins) = twins(6);
+    let mut random = Random::new(14);
+    let mut seen = std::collections::BTreeSet::new();
+    for round in 0..300 {
+        if round % 7 == 3 {
+            let (_, writes) = store.operations();
+            store.fail(Operation::Write(writes), Fault::Io(Errno::IO));
+        }
+        let key = twins.append(round, &random.encoding(4096)).unwrap();
+        twins.log.seal();
+        while let Some(mut job) = twins.log.write_job() {
+            assert!(seen.insert(job.sequence), "sequence number {} again", job.sequence);
+            let result = job.run();
+            twins.log.finish_write(job, result);
+            twins.log.retry();
+        }
+        twins.read(key).unwrap();
+        twins.discard(key);
+    }
+    assert_eq!(seen.len() as u64, twins.log.sequence());
+    assert!(seen.len() > 300);
+}
+
+#[test]
+fn no_clear_text_reaches_the_medium() {
+    let (store, mut twins) = twins(8);
+    for _ in 0..4 {
+        // Sealed short of full, after longer segments in the same buffers.
+        for count in [3, 1] {
+            let keys: Vec<_> = (0..count).map(|owner| twins.append(owner, &[0xab; 4001]).unwrap()).collect();
+            twins.write_all();
+            twins.discard_all(&keys);
+        }
+    }
+    let mut block = vec![0; 8 * SEGMENT_BYTES];
+    store.inner().read_at(0, &mut block).unwrap();
+    assert!(!block.windows(6).any(|bytes| bytes == [0xab; 6]));
+}
+
+#[test]
+fn a_damaged_entry_stays_when_its_segment_is_cleaned() {
+    let (store, mut twins) = twins(8);
+    let mut random = Random::new(15);
+    store.fail(Operation::Write(2), Fault::Flip(1600, 1));
+    let keys: Vec<_> = (0..6).map(|_| twins.fill(&mut random, 10, 1500)).collect();
+    // The third segment is the emptiest.
+    for &key in keys[2][4..].iter().chain(&keys[4][8..]) {
+        twins.discard(key);
+    }
+    let cleaned = twins.clean().unwrap();
+    assert_eq!((cleaned.is_empty, cleaned.entries_left), (false, 1));
+    let damaged = keys[2][1];
+    assert_eq!(
+        twins.read(damaged),
+        Err(ReadError::Damaged { segment: 2, entry: 1, offset: 2 * SEGMENT_BYTES as u64 + 1520 })
+    );
+    assert_eq!(twins.clean().map(|cleaned| cleaned.is_empty), Some(true), "another segment, not the same again");
+    twins.discard(damaged);
+    twins.read_all();
+}
