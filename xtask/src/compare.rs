@@ -265,6 +265,7 @@ fn measure(words: &[String], watch_ms: u32, cgroup: Option<&Path>, timeout: u32)
         command.arg("--cgroup").arg(dir);
     }
     command.arg("--").args(words).env("LC_ALL", "C").stdout(Stdio::piped());
+    undo::stop_if_ending();
     let child = command.spawn().context("cannot start pleat-bench")?;
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
     // It passes the signal on to what it runs. If it has ended by then, its pid waits for us and hits nobody else.
@@ -273,6 +274,7 @@ fn measure(words: &[String], watch_ms: u32, cgroup: Option<&Path>, timeout: u32)
     });
     let output = child.wait_with_output().context("cannot wait for pleat-bench")?;
     stop.forget();
+    undo::stop_if_ending();
     ensure!(output.status.success(), "pleat-bench measure ended with {}", output.status);
     serde_json::from_slice(&output.stdout).context("pleat-bench measure prints JSON")
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bench::cgroup::{self, Group, Swap, Version};
 use bench::tree::field_kib;
 
-use super::undo::{Undo, later};
+use super::undo::{Undo, later, stop_if_ending};
 use crate::sh;
 
 /// What keeps the memory small.
@@ -84,6 +84,7 @@ impl Stage {
         if !system.in_cgroup() {
             return Ok(Self { group: None, zram, zswap, undo });
         }
+        stop_if_ending();
         let group = Group::create("pleat-compare")?;
         let dir = group.dir().to_owned();
         undo.push(later(move || cgroup::remove(&dir)));

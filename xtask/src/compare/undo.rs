@@ -4,7 +4,7 @@
 //! hook and the signal thread can empty, too.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::sys::signal::{SigSet, Signal};
 
@@ -12,6 +12,7 @@ type Action = Box<dyn FnOnce() + Send>;
 
 static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
 static NEXT: AtomicU64 = AtomicU64::new(0);
+static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Undoes its action when dropped, if nothing has done so before.
 #[must_use]
@@ -44,6 +45,13 @@ impl Drop for Undo {
     }
 }
 
+/// Does not return once everything is being put back: nothing new may be changed then.
+pub(crate) fn stop_if_ending() {
+    while ENDING.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
+}
+
 /// From now on a signal or a panic undoes everything before the process ends. Call it before any thread is started:
 /// they inherit the blocked signals.
 pub(crate) fn on_every_end() -> nix::Result<()> {
@@ -52,6 +60,7 @@ pub(crate) fn on_every_end() -> nix::Result<()> {
     std::thread::spawn(move || {
         let _ = ends.wait();
         eprintln!("bench: interrupted, putting things back");
+        ENDING.store(true, Ordering::SeqCst);
         all();
         std::process::exit(130);
     });
