@@ -116,6 +116,8 @@ pub struct SegmentLog {
     /// No write before `retry`.
     is_held: bool,
     cleaning: Option<u32>,
+    /// Our segments on disk and the live bytes in them when the last search for one to clean found none.
+    vain_search: Option<(u64, u64)>,
 
     spare_plains: Vec<Plain>,
     spare_buffers: Vec<AlignedBytes>,
@@ -174,6 +176,7 @@ impl SegmentLog {
             failed: 0,
             is_held: false,
             cleaning: None,
+            vain_search: None,
             spare_plains: Vec::with_capacity(SPARE_PLAINS_MAX),
             spare_buffers: Vec::with_capacity(SPARE_BUFFERS_MAX),
             totals: Totals::default(),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use page::PageIndex;
 
-use super::{RESERVE, SegmentLog};
+use super::{RESERVE, SegmentLog, Totals};
 use crate::job::{CleanJob, Survivor, Ticket};
 use crate::segment::{BackingKey, Home, State};
 
@@ -33,14 +33,14 @@ pub struct Cleaned {
 impl SegmentLog {
     /// A segment to be cleaned, if free ones run low or too much of the file is dead. One at a time.
     pub fn clean(&mut self) -> Option<CleanJob> {
-        if self.cleaning.is_some() || self.trouble.is_some() || !self.wants_cleaning() {
+        if self.cleaning.is_some() || self.trouble.is_some() || !self.wants_cleaning() || self.search_is_vain() {
             return None;
         }
-        let (number, home) = self.victim()?;
+        let Some((number, home)) = self.victim() else {
+            self.vain_search = Some((self.totals.own_disk_segments, self.totals.own_disk_live_bytes));
+            return None;
+        };
         let segment = self.segment(number);
-        if !self.has_room_to_clean(segment.live_bytes as usize, segment.live_entries as usize) {
-            return None;
-        }
         let mut survivors = Vec::with_capacity(segment.live_entries as usize);
         for (entry, word) in segment.entries.iter().enumerate() {
             if word.owner().is_some() {
@@ -117,7 +117,15 @@ impl SegmentLog {
         is_short || disk_bytes - live > live + DEAD_SEGMENTS_MIN * self.segment_bytes as u64
     }
 
-    /// The segment that gives most. One pass over the table for a segment's worth of cleaning.
+    /// Nothing has changed enough since the last search, which found nothing. Callers may ask after every page.
+    fn search_is_vain(&self) -> bool {
+        let gain = (self.segment_bytes / GAIN_SHARE as usize) as u64;
+        let Totals { own_disk_segments, own_disk_live_bytes, .. } = self.totals;
+        self.vain_search
+            .is_some_and(|(segments, live)| segments == own_disk_segments && live < own_disk_live_bytes + gain)
+    }
+
+    /// The segment that gives most, if there is room for what is alive in it. One pass over the table for a segment's worth of cleaning.
     fn victim(&self) -> Option<(u32, Home)> {
         let live_bytes_max = self.segment_bytes as u32 / GAIN_SHARE * (GAIN_SHARE - 1);
         let mut best: Option<(u32, u32, Home)> = None;
@@ -132,6 +140,8 @@ impl SegmentLog {
                 best = Some((segment.live_bytes, number as u32, home));
             }
         }
-        best.map(|(_, number, home)| (number, home))
+        let (live_bytes, number, home) = best?;
+        let live_entries = self.segment(number).live_entries as usize;
+        self.has_room_to_clean(live_bytes as usize, live_entries).then_some((number, home))
     }
 }

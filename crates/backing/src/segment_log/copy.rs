@@ -33,6 +33,7 @@ impl SegmentLog {
             failed: self.failed,
             is_held: self.is_held,
             cleaning: self.cleaning,
+            vain_search: self.vain_search,
             spare_plains: self.spare_plains.clone(),
             spare_buffers: alloc::vec::Vec::new(),
             totals,

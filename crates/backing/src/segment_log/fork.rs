@@ -28,6 +28,7 @@ impl SegmentLog {
     #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
     pub fn unpin_child(&mut self, pin: ChildPin) {
         self.places.unpin(&pin);
+        self.vain_search = None;
     }
 
     /// In the child, before anything else: what is on disk becomes foreign, read from where it is and never rewritten.
@@ -53,6 +54,7 @@ impl SegmentLog {
         }
         self.writing = 0;
         self.cleaning = None;
+        self.vain_search = None;
         self.trouble = None;
         self.failed = 0;
         self.is_held = false;
