@@ -51,7 +51,9 @@ pub struct Turn {
 /// # Panics
 /// If its folder cannot be made.
 pub fn turn(name: &str) -> Turn {
-    let base = pleat().parent().expect("a file is in a folder").join("../e2e");
+    // target/debug/deps/TEST: in the target directory, wherever that is; a disk, as a rule.
+    let this = std::env::current_exe().expect("a running program has a path");
+    let base = this.ancestors().nth(3).expect("cargo puts tests three folders deep").join("e2e");
     fs::create_dir_all(&base).expect("the target directory can be written");
     let lock = File::create(base.join("lock")).expect("the target directory can be written");
     lock.lock().expect("a lock on a file of our own");
