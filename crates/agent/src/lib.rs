@@ -1,1 +1,23 @@
+//! The library that `pleat run` puts inside a program.
+//!
+//! It needs nothing of its host: its heap, its stacks and its descriptors are its own, its threads are bare (see
+//! [`sys::thread`]), and apart from memcpy and its kin it calls libc in one file only, [`host`].
+//!
+//! ```text
+//!  host     constructor and fork handlers: the only code that runs on the program's own threads
+//!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
+//!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
+//!  handler  the thread that serves faults, made by the keeper
+//! ```
+#![no_std]
 
+extern crate alloc;
+
+mod entry;
+mod failure;
+mod handler;
+mod heap;
+mod host;
+mod keeper;
+mod placement;
+mod watcher;

@@ -87,6 +87,15 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         }
     }
 
+    /// What the agent takes now: its whole heap and its stacks. The tables and buffers among it that are counted
+    /// elsewhere are taken off.
+    pub fn set_agent_bytes(&self, whole: ByteCount) {
+        let mut state = self.lock();
+        let buffers = state.cache.log_figures().map_or(0, |figures| figures.buffer_bytes);
+        let counted = state.cache.metadata_bytes() + ByteCount(buffers);
+        state.accounts.agent = whole.saturating_sub(counted);
+    }
+
     /// Asks the reclaimer to look at once.
     pub(crate) fn hurry(&self) {
         // SeqCst on both sides: either we see it resting, or it sees that `hurry` has changed and does not sleep.

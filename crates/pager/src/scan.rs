@@ -74,6 +74,7 @@ fn is_manageable(mapping: &Mapping, untouchable: &[core::ops::Range<u64>]) -> bo
         && matches!(mapping.name, MappingName::Plain | MappingName::Heap)
         && mapping.range.end <= ADDRESS_END
         && !untouchable.iter().any(|span| start < span.end && span.start < end)
+        && !sys::area::is_own(start..end)
 }
 
 fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: PageRange) {

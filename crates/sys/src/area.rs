@@ -5,6 +5,7 @@
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use page::PAGE_BYTES;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
@@ -34,6 +35,7 @@ impl Area {
         };
         let base = whole.cast::<u8>().wrapping_add(PAGE_BYTES);
         let area = Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes };
+        own::add(area.span())?;
         // SAFETY: `base..base + bytes` lies inside the mapping made above, which nobody else knows yet.
         unsafe { rustix::mm::mprotect(base.cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE)? };
         // A huge page would make one small encoding cost 2 MiB. Kernels without huge pages answer EINVAL; nothing
@@ -75,9 +77,60 @@ impl Area {
 impl Drop for Area {
     fn drop(&mut self) {
         let whole = self.base.as_ptr().wrapping_sub(PAGE_BYTES).cast::<c_void>();
+        own::remove(self.span());
         // SAFETY: exactly the mapping made in `reserve`; its owner is being dropped. An error leaves it mapped, which
         // wastes address space and harms nothing.
         let _ = unsafe { rustix::mm::munmap(whole, self.bytes + 2 * PAGE_BYTES) };
+    }
+}
+
+/// Whether any of these addresses lies in an area.
+pub fn is_own(addresses: core::ops::Range<u64>) -> bool {
+    own::overlaps(addresses)
+}
+
+/// All areas of this process, so that a scan of the program's mappings can pass over them. A plain table of atomic
+/// numbers: it is written by whoever makes an area and read by the scan, and a forked child finds it as it was.
+mod own {
+    use super::{AtomicU64, Errno, Ordering};
+
+    /// Areas there can be: a handful for threads, pool and frames, and one for each step in which the heap grows.
+    const AREAS_MAX: usize = 512;
+
+    struct Span {
+        start: AtomicU64,
+        end: AtomicU64,
+    }
+
+    static SPANS: [Span; AREAS_MAX] =
+        [const { Span { start: AtomicU64::new(0), end: AtomicU64::new(0) } }; AREAS_MAX];
+
+    pub(super) fn add(span: core::ops::Range<u64>) -> Result<(), Errno> {
+        for entry in &SPANS {
+            // AcqRel: claims the entry; nothing lies at or above the last address.
+            if entry.start.compare_exchange(0, u64::MAX, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                entry.end.store(span.end, Ordering::Release);
+                entry.start.store(span.start, Ordering::Release);
+                return Ok(());
+            }
+        }
+        Err(Errno::NOMEM)
+    }
+
+    pub(super) fn remove(span: core::ops::Range<u64>) {
+        for entry in &SPANS {
+            if entry.start.load(Ordering::Acquire) == span.start {
+                entry.end.store(0, Ordering::Release);
+                entry.start.store(0, Ordering::Release);
+                return;
+            }
+        }
+    }
+
+    pub(super) fn overlaps(addresses: core::ops::Range<u64>) -> bool {
+        SPANS.iter().any(|entry| {
+            entry.start.load(Ordering::Acquire) < addresses.end && addresses.start < entry.end.load(Ordering::Acquire)
+        })
     }
 }
 
@@ -95,6 +148,15 @@ mod tests {
         area.release(PAGE_BYTES, PAGE_BYTES);
         // SAFETY: inside the area.
         assert_eq!(unsafe { second.read() }, 0);
+    }
+
+    #[test]
+    fn areas_know_themselves() {
+        let area = Area::reserve(PAGE_BYTES).unwrap();
+        let inside = area.base() as u64 + 5;
+        assert!(is_own(inside..inside + 1));
+        drop(area);
+        assert!(!is_own(inside..inside + 1));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod host;
 pub mod kernel;
 pub mod linux;
 pub mod maps;
+pub mod process;
 pub mod sync;
 pub mod thread;
 pub mod uffd;

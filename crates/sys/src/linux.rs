@@ -8,8 +8,9 @@
 use alloc::vec::Vec;
 
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, Timespec};
 use rustix::mm::Advice;
 
 use crate::kernel::{Kernel, Mapping, Message, PageRange, Partial};
@@ -83,9 +84,17 @@ impl Linux {
         })
     }
 
-    /// The descriptor to wait at for messages.
-    pub fn messages(&self) -> BorrowedFd<'_> {
-        self.program.as_fd()
+    /// Sleeps until there is a message.
+    pub fn wait_for_messages(&self) {
+        let mut fds = [PollFd::new(&self.program, PollFlags::IN)];
+        // Signals are blocked; any other outcome means to look, which is what follows.
+        let _ = rustix::event::poll(&mut fds, None);
+    }
+
+    /// Whether there is a message now.
+    pub fn has_messages(&self) -> bool {
+        let mut fds = [PollFd::new(&self.program, PollFlags::IN)];
+        matches!(rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
     }
 
     /// Frames there are.

@@ -63,6 +63,32 @@ fn hex(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()
 }
 
+/// The address ranges of the private anonymous mappings that are there now, except the brk heap and the zero-filled
+/// data of the program itself (`program` is its path, as /proc/self/exe has it): those that belong to the loader, to
+/// libc and to other libraries. `maps` is an open /proc/PID/maps.
+pub fn library_memory(maps: impl AsFd, program: &[u8]) -> Result<Vec<core::ops::Range<u64>>, Errno> {
+    let mut text = Vec::new();
+    loop {
+        let filled = text.len();
+        text.resize(filled + 4 * PAGE_BYTES, 0);
+        let read = rustix::io::read(&maps, &mut text[filled..])?;
+        text.truncate(filled + read);
+        if read == 0 {
+            break;
+        }
+    }
+    let mut spans = Vec::new();
+    let mut follows_program = false;
+    for line in text.split(|byte| *byte == b'\n') {
+        let Some(mapping) = parse(line) else { continue };
+        if mapping.anonymous && mapping.name == MappingName::Plain && !follows_program {
+            spans.push(mapping.range.start.address()..mapping.range.end.address());
+        }
+        follows_program = line.ends_with(program);
+    }
+    Ok(spans)
+}
+
 /// PAGEMAP_SCAN (Linux 6.7): runs of pages with one category.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;

@@ -176,6 +176,64 @@ pub fn ask_for_short_slices() {
     }
 }
 
+/// A set of processors.
+#[derive(Clone, Debug)]
+pub struct Processors(rustix::thread::CpuSet);
+
+impl Processors {
+    /// Those that this thread may run on.
+    pub fn allowed() -> Option<Self> {
+        rustix::thread::sched_getaffinity(None).ok().map(Self)
+    }
+}
+
+/// Keeps this thread on one processor. A refusal leaves it where it is.
+pub fn pin_to(processor: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    if processor < rustix::thread::CpuSet::MAX_CPU {
+        set.set(processor);
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+}
+
+/// Lets this thread run on any of these processors.
+pub fn unpin(processors: &Processors) {
+    let _ = rustix::thread::sched_setaffinity(None, &processors.0);
+}
+
+/// The processor that a thread of this process last ran on: field 39 of its stat file.
+pub fn processor_of(thread: u32) -> Option<usize> {
+    use rustix::fs::{Mode, OFlags};
+    let mut path = [0; 48];
+    let path = decimal_path(b"/proc/self/task/", thread, b"/stat\0", &mut path)?;
+    let stat = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = [0; 1024];
+    let length = rustix::io::read(&stat, &mut text).ok()?;
+    let text = core::str::from_utf8(text[..length].rsplit(|byte| *byte == b')').next()?).ok()?;
+    text.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
+/// `before`, a number, `after` (which ends with a zero byte), without a heap.
+fn decimal_path<'a>(before: &[u8], number: u32, after: &[u8], out: &'a mut [u8]) -> Option<&'a core::ffi::CStr> {
+    let mut digits = [0; 10];
+    let mut start = digits.len();
+    let mut rest = number;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    let mut used = 0;
+    for part in [before, &digits[start..], after] {
+        out.get_mut(used..used + part.len())?.copy_from_slice(part);
+        used += part.len();
+    }
+    core::ffi::CStr::from_bytes_with_nul(&out[..used]).ok()
+}
+
 /// Lets this thread sleep.
 pub fn sleep(time: Duration) {
     let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
@@ -212,6 +270,15 @@ mod tests {
             sleep(Duration::from_millis(1));
         }
         assert!(file.metadata().is_ok());
+    }
+
+    #[test]
+    fn a_thread_is_found_where_it_runs() {
+        let allowed = Processors::allowed().unwrap();
+        pin_to(processor_of(thread_id()).unwrap());
+        assert_eq!(processor_of(thread_id()), Some(rustix::thread::sched_getcpu()));
+        unpin(&allowed);
+        assert_eq!(processor_of(u32::MAX), None);
     }
 
     #[test]

@@ -1,0 +1,77 @@
+//! This process's place in the ledger.
+
+use core::ffi::CStr;
+use core::sync::atomic::Ordering;
+
+use page::ByteCount;
+use pager::ledger::{Gauge, Ledger, MAGIC, PROCESSES_MAX, Phase, Process};
+use policy::sizing;
+
+/// The ledger of the run and our entry in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Membership {
+    pub(crate) ledger: &'static Ledger,
+    pub(crate) entry: &'static Process,
+}
+
+/// Opens the ledger at `path` and claims an entry. `None`: the run is over, or it is not a ledger of ours.
+pub(crate) fn join(path: &CStr) -> Option<Membership> {
+    let ledger: &'static Ledger = sys::process::open_shared(path).ok()?;
+    // Acquire: what `pleat run` wrote before the magic number is there.
+    if ledger.magic.load(Ordering::Acquire) != MAGIC {
+        return None;
+    }
+    claim(ledger)
+}
+
+/// Claims an entry for this process.
+pub(crate) fn claim(ledger: &'static Ledger) -> Option<Membership> {
+    let pid = sys::thread::process_id();
+    let used = ledger.processes_used.load(Ordering::Acquire) as usize;
+    let free = ledger.processes[..used.min(PROCESSES_MAX)].iter().find(|entry| take(entry, pid));
+    let entry = match free {
+        Some(entry) => entry,
+        None => loop {
+            let next = ledger.processes_used.fetch_add(1, Ordering::AcqRel) as usize;
+            let entry = ledger.processes.get(next)?;
+            if take(entry, pid) {
+                break entry;
+            }
+        },
+    };
+    entry.start_ticks.store(sys::process::start_ticks().unwrap_or(0), Ordering::Relaxed);
+    // Release: the supervisor, seeing the phase, sees the rest.
+    entry.phase.store(Phase::Watching as u32, Ordering::Release);
+    Some(Membership { ledger, entry })
+}
+
+fn take(entry: &Process, pid: u32) -> bool {
+    entry.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+impl Membership {
+    /// What this process may hold now, by what all hold.
+    pub(crate) fn share(&self) -> ByteCount {
+        let budget = ByteCount(self.ledger.budget_bytes.load(Ordering::Relaxed));
+        let used = self.ledger.processes_used.load(Ordering::Acquire) as usize;
+        let (mut total, mut managed) = (0, 0);
+        for entry in &self.ledger.processes[..used.min(PROCESSES_MAX)] {
+            match Phase::from_number(entry.phase.load(Ordering::Relaxed)) {
+                Phase::Managing => {
+                    total += entry.footprint();
+                    managed += 1;
+                }
+                Phase::Watching => total += entry.get(Gauge::ResidentBytes),
+                Phase::Free | Phase::Failed | Phase::Stopped => {}
+            }
+        }
+        let share = sizing::share(budget, ByteCount(self.entry.footprint()), ByteCount(total), managed);
+        self.entry.share_bytes.store(share.0, Ordering::Relaxed);
+        share
+    }
+
+    /// Whether compression has begun in this run.
+    pub(crate) fn is_active(&self) -> bool {
+        self.ledger.active.load(Ordering::Acquire) != 0
+    }
+}

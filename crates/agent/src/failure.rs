@@ -1,0 +1,79 @@
+//! Failing loudly: one clear line on the program's standard error, the reason in the ledger, and the end.
+//!
+//! An agent that cannot serve faults any more must not leave: the kernel would answer the next access with zeros. So
+//! the program ends with it, by SIGKILL, which needs nobody's help.
+
+use core::fmt::Write;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use pager::ledger::{Phase, Process};
+
+/// This process's entry in the ledger, for the panic handler.
+static ENTRY: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Says where failures are noted.
+pub(crate) fn note_in(entry: &'static Process) {
+    ENTRY.store(core::ptr::from_ref(entry).cast_mut(), Ordering::Release);
+}
+
+/// A line of at most 255 bytes; what is longer is cut.
+pub(crate) struct Line {
+    bytes: [u8; 255],
+    used: usize,
+}
+
+impl Line {
+    pub(crate) fn new(text: core::fmt::Arguments<'_>) -> Self {
+        let mut line = Self { bytes: [0; 255], used: 0 };
+        // It cuts instead of failing.
+        let _ = line.write_fmt(text);
+        line
+    }
+
+    fn text(&self) -> &str {
+        // Cut inside a character, the last one is lost.
+        match core::str::from_utf8(&self.bytes[..self.used]) {
+            Ok(text) => text,
+            Err(error) => core::str::from_utf8(&self.bytes[..error.valid_up_to()]).unwrap_or(""),
+        }
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let cut = text.len().min(self.bytes.len() - self.used);
+        self.bytes[self.used..self.used + cut].copy_from_slice(&text.as_bytes()[..cut]);
+        self.used += cut;
+        Ok(())
+    }
+}
+
+/// Writes `pleat: …` to the program's standard error, wherever that leads.
+pub(crate) fn say(text: core::fmt::Arguments<'_>) {
+    let line = Line::new(format_args!("pleat: {text}\n"));
+    sys::process::write_to_standard_error(line.text().as_bytes());
+}
+
+/// Ends the program because pleat cannot go on.
+pub(crate) fn fail(text: core::fmt::Arguments<'_>) -> ! {
+    end(Phase::Failed, text)
+}
+
+/// Ends the program with a last phase and its reason.
+pub(crate) fn end(phase: Phase, text: core::fmt::Arguments<'_>) -> ! {
+    let entry = ENTRY.load(Ordering::Acquire);
+    // SAFETY: null, or the entry that was given to `note_in`, which lies in a mapping that is never undone.
+    if let Some(entry) = unsafe { entry.as_ref() } {
+        entry.set_failure(Line::new(text).text());
+        entry.phase.store(phase as u32, Ordering::Release);
+    }
+    say(text);
+    sys::thread::kill_program()
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    let place = info.location().map_or("", core::panic::Location::file);
+    let line = info.location().map_or(0, core::panic::Location::line);
+    fail(format_args!("bug in the agent, the program is ended: {} ({place}:{line})", info.message()))
+}

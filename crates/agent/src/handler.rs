@@ -1,0 +1,63 @@
+//! The handler: the thread that serves faults.
+
+use core::sync::atomic::Ordering;
+
+use sys::kernel::Kernel;
+use sys::thread;
+
+use crate::failure::fail;
+use crate::keeper::Keeper;
+use crate::placement::Placement;
+
+/// Entry of the handler's thread; the argument is the keeper's address.
+pub(crate) extern "C" fn handle(argument: usize) -> ! {
+    // SAFETY: the keeper is leaked before the thread is made.
+    let keeper = unsafe { &*(argument as *const Keeper) };
+    thread::ask_for_short_slices();
+    let mut server = pager::Server::new();
+    let mut placement = Placement::new();
+    let pager = &keeper.pager;
+    // Release: whoever waits for the handler sees its memory allocated.
+    keeper.is_serving.store(true, Ordering::Release);
+    loop {
+        pager.kernel.wait_for_messages();
+        let entry = keeper.entry();
+        entry.busy_since_ns.store(pager.kernel.now_ns(), Ordering::Relaxed);
+        loop {
+            misbehave(keeper);
+            match server.serve(pager) {
+                Ok(0) => break,
+                Ok(faults) => placement.follow(server.last_thread(), faults),
+                Err(stuck) => fail(format_args!("{}; the program is ended", Reason(stuck))),
+            }
+        }
+        entry.busy_since_ns.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What went wrong, for the program's user.
+struct Reason(pager::Stuck);
+
+impl core::fmt::Display for Reason {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.0 {
+            pager::Stuck::Unreadable(error) => write!(out, "{error}"),
+            pager::Stuck::Corrupt(page) => write!(out, "the encoding of the page at {:#x} is damaged", page.address()),
+            pager::Stuck::Unfillable(page, errno) => {
+                write!(out, "the page at {:#x} cannot be brought back: {errno:?}", page.address())
+            }
+        }
+    }
+}
+
+/// The faults that `PLEAT_FAULT` asks for, so that the watchdogs can be tested.
+fn misbehave(keeper: &Keeper) {
+    match keeper.fault() {
+        b"handler-stalls" => loop {
+            thread::sleep(core::time::Duration::from_secs(1000));
+        },
+        b"handler-exits" => thread::exit_thread(),
+        b"handler-panics" => panic!("PLEAT_FAULT asked for it"),
+        _ => {}
+    }
+}

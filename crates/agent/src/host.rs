@@ -1,0 +1,101 @@
+//! The host: everything that touches the program's libc, and the only code that runs on the program's own threads.
+//!
+//! A constructor, and the handlers that libc calls round fork. They keep to our own memory and make few system calls.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use pager::ledger::LEDGER_VARIABLE;
+
+use crate::entry;
+use crate::failure;
+use crate::watcher::{self, Agent};
+
+#[link(name = "c")]
+unsafe extern "C" {
+    /// glibc's and musl's registration of fork handlers; `pthread_atfork` is a wrapper of it that is linked statically.
+    fn __register_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+        library: *mut c_void,
+    ) -> c_int;
+}
+
+/// Run by the loader before the program's own code.
+// SAFETY: the section holds pointers to functions with this signature, which is what the loader calls.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
+
+/// The agent of this process; null before its constructor has run, and where there is no ledger.
+static AGENT: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
+
+extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
+    let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
+    let Some(membership) = entry::join(path) else { return };
+    failure::note_in(membership.entry);
+    let fault = variable(environment, pager::ledger::FAULT_VARIABLE.as_bytes()).map(CStr::to_bytes).map(Vec::from);
+    // Where /proc cannot be read nothing can be found later either: the agent stays idle.
+    let Ok(library_memory) = sys::process::library_memory() else { return };
+    let Ok(agent) = Agent::new(membership, library_memory, fault.unwrap_or_default()) else { return };
+    let agent: &'static Agent = Box::leak(Box::new(agent));
+    if watcher::start(agent).is_err() {
+        return; // No thread to be had: the program runs as it would without us, outside the budget.
+    }
+    AGENT.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Release);
+    // SAFETY: the handlers take nothing and live as long as the library, which is never unloaded.
+    let registered = unsafe {
+        __register_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child), core::ptr::null_mut())
+    };
+    if registered != 0 {
+        failure::fail(format_args!("fork handlers cannot be registered: {registered}"));
+    }
+}
+
+/// The value of an environment variable, from the loader's own array: libc's may not be set up yet.
+fn variable(environment: *const *const c_char, name: &[u8]) -> Option<&'static CStr> {
+    let mut at = environment;
+    loop {
+        // SAFETY: the array ends with a null pointer, and we have not passed it.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: the entries are zero-terminated strings that live as long as the process.
+        let entry = unsafe { CStr::from_ptr(entry) };
+        if let Some(value) = entry.to_bytes().strip_prefix(name)
+            && value.first() == Some(&b'=')
+        {
+            // SAFETY: `value` is the tail of a zero-terminated string, so it is one, and so is what follows the '='.
+            return Some(unsafe { CStr::from_ptr(value.as_ptr().wrapping_add(1).cast()) });
+        }
+        at = at.wrapping_add(1);
+    }
+}
+
+fn agent() -> Option<&'static Agent> {
+    // SAFETY: null, or the leaked agent.
+    unsafe { AGENT.load(Ordering::Acquire).as_ref() }
+}
+
+extern "C" fn before_fork() {
+    if let Some(agent) = agent() {
+        agent.before_fork();
+    }
+}
+
+extern "C" fn after_fork_in_parent() {
+    if let Some(agent) = agent() {
+        agent.after_fork_in_parent();
+    }
+}
+
+extern "C" fn after_fork_in_child() {
+    if let Some(agent) = agent() {
+        agent.after_fork_in_child();
+    }
+}

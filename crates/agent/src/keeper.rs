@@ -1,0 +1,221 @@
+//! The keeper: what the watcher becomes when memory gets short.
+//!
+//! It opens what management needs, starts the handler, and reclaims for the rest of the process's life.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use alloc::boxed::Box;
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+
+use backing::{SegmentLog, SwapFile};
+use cache::Cache;
+use page::{ByteCount, PAGE_BYTES, PageCount};
+use pager::ledger::{Counter, Phase, Process};
+use pager::{Config, Pager, Reclaimer, Rest};
+use store::Slabs;
+use sys::Errno;
+use sys::kernel::Kernel;
+use sys::linux::{Linux, Quarters};
+use sys::thread::{self, Descriptors};
+
+use crate::entry::Membership;
+use crate::failure::{end, fail, say};
+use crate::handler;
+use crate::watcher::Agent;
+
+/// The part of the budget that may wait in frames, as a divisor, and its bounds in pages.
+const FRAMES_DIVISOR: u64 = 16;
+const FRAMES_MIN: u64 = 256;
+const FRAMES_MAX: u64 = 8192;
+/// Stacks and thread blocks, as far as they are touched.
+const STACK_BYTES: u64 = 96 << 10;
+/// A handler that has been at one thing for so long, while this process was running, is stuck.
+const STUCK_NS: u64 = 10_000_000_000;
+/// The longest step of time that counts as running: a stopped or suspended process makes longer ones.
+const STEP_NS_MAX: u64 = 100_000_000;
+
+/// One process's memory under management.
+pub(crate) struct Keeper {
+    pub(crate) pager: Pager<Linux, Slabs>,
+    pub(crate) is_serving: AtomicBool,
+    entry: AtomicPtr<Process>,
+    fault: &'static [u8],
+}
+
+impl Keeper {
+    pub(crate) fn entry(&self) -> &'static Process {
+        // SAFETY: an entry of the ledger, whose mapping is never undone.
+        unsafe { &*self.entry.load(Ordering::Acquire) }
+    }
+
+    pub(crate) fn fault(&self) -> &'static [u8] {
+        self.fault
+    }
+}
+
+/// Manages this process's memory from now on.
+pub(crate) fn keep(agent: &'static Agent) -> ! {
+    let membership = agent.membership();
+    let keeper = match open(agent, &membership) {
+        Ok(keeper) => Box::leak(Box::new(keeper)),
+        Err(reason) => run_unmanaged(&membership, reason),
+    };
+    agent.keeper.store(keeper, Ordering::Release);
+    let argument = core::ptr::from_ref(keeper) as usize;
+    // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
+    let started =
+        unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) };
+    if let Err(errno) = started {
+        // Nothing is registered yet, so nothing is lost.
+        agent.keeper.store(core::ptr::null_mut(), Ordering::Release);
+        run_unmanaged(&membership, Obstacle { what: "a thread cannot be made", errno });
+    }
+    membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
+    reclaim(keeper, &membership)
+}
+
+/// What kept us from managing.
+pub(crate) struct Obstacle {
+    what: &'static str,
+    errno: Errno,
+}
+
+impl Obstacle {
+    fn of(what: &'static str) -> impl Fn(Errno) -> Self {
+        move |errno| Self { what, errno }
+    }
+}
+
+/// The program goes on outside the budget, after a line that says so.
+fn run_unmanaged(membership: &Membership, Obstacle { what, errno }: Obstacle) -> ! {
+    let pid = thread::process_id();
+    if membership.ledger.warned.swap(1, Ordering::Relaxed) == 0 {
+        say(format_args!("process {pid} runs outside the budget: {what}: {errno:?}"));
+    }
+    thread::exit_thread()
+}
+
+fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstacle> {
+    let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
+    let frames = PageCount((budget / FRAMES_DIVISOR / PAGE_BYTES as u64).clamp(FRAMES_MIN, FRAMES_MAX));
+    let quarters = Quarters::reserve(frames).map_err(Obstacle::of("no address space"))?;
+    let kernel = Linux::open(quarters).map_err(Obstacle::of("userfaultfd is not permitted"))?;
+    // Twice the budget: a slab takes a span of addresses that it fills by half at least.
+    let store = Slabs::new(2 * budget as usize).map_err(Obstacle::of("no address space"))?;
+    let log = open_log(membership, budget).map_err(Obstacle::of("no swap file"))?;
+    let cache = Cache::new(store, log);
+    let config = Config {
+        codec: &codec::Lz4,
+        entry: membership.entry,
+        share: ByteCount(budget),
+        agent: ByteCount(STACK_BYTES),
+        frames,
+        untouchable: agent.library_memory.clone(),
+    };
+    Ok(Keeper {
+        pager: Pager::new(kernel, cache, config),
+        is_serving: AtomicBool::new(false),
+        entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
+        fault: &agent.fault,
+    })
+}
+
+/// The segment log on the swap file of `--swap`, or none.
+fn open_log(membership: &Membership, budget: u64) -> Result<Option<SegmentLog>, Errno> {
+    let bytes_max = membership.ledger.swap_bytes_max.load(Ordering::Relaxed);
+    if bytes_max == 0 {
+        return Ok(None);
+    }
+    let file = open_swap_file(&swap_path(membership), bytes_max)?;
+    // A segment is large so that writing is cheap, but two of them in memory must be a small part of the budget.
+    let segment_bytes = (budget / 128).next_power_of_two().clamp(64 << 10, backing::SEGMENT_BYTES as u64) as usize;
+    let key = sys::process::random_key()?;
+    Ok(Some(SegmentLog::with_segment_bytes(Box::new(file), key, bytes_max, segment_bytes)))
+}
+
+fn open_swap_file(path: &CString, bytes_max: u64) -> Result<SwapFile, Errno> {
+    match SwapFile::create_in(path, bytes_max) {
+        // Not a directory: a file that the user has set aside.
+        Err(Errno::NOTDIR) => SwapFile::open(path, bytes_max),
+        other => other,
+    }
+}
+
+fn swap_path(membership: &Membership) -> CString {
+    let words = membership.ledger.swap_path.iter().map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+    let bytes: Vec<u8> = words.flatten().take_while(|byte| *byte != 0).collect();
+    CString::new(bytes).expect("cut at the first zero byte")
+}
+
+fn reclaim(keeper: &'static Keeper, membership: &Membership) -> ! {
+    thread::ask_for_short_slices();
+    let mut reclaimer = Reclaimer::new();
+    let mut watchdog = Watchdog::default();
+    let pager = &keeper.pager;
+    loop {
+        let calls = pager.calls();
+        pager.set_agent_bytes(ByteCount(STACK_BYTES + crate::heap::used_bytes()));
+        let rest = reclaimer.round(pager, membership.share());
+        if rest.exhausted {
+            report_exhausted(membership, &rest);
+        }
+        watchdog.look(keeper);
+        pager.rest(calls, rest.time);
+    }
+}
+
+/// The budget cannot be met: what `--when-full` says.
+fn report_exhausted(membership: &Membership, _rest: &Rest) {
+    membership.entry.add(Counter::Exceeded, 1);
+    let budget_mib = membership.ledger.budget_bytes.load(Ordering::Relaxed) >> 20;
+    let advice = "raise --ram, or allow more swap with --swap and --swap-size";
+    if membership.ledger.stop_when_full.load(Ordering::Relaxed) != 0 {
+        end(Phase::Stopped, format_args!("the budget of {budget_mib} MiB cannot be met, stopping the program: {advice}"));
+    }
+    if membership.ledger.warned.swap(1, Ordering::Relaxed) == 0 {
+        say(format_args!("the budget of {budget_mib} MiB cannot be met, the program goes on above it: {advice}"));
+    }
+}
+
+/// Watches the handler from the other thread: a program whose faults nobody serves must end, not hang.
+#[derive(Default)]
+struct Watchdog {
+    /// The deed that the handler was seen at, and for how long.
+    busy_since: u64,
+    seen_for_ns: u64,
+    last_look_ns: u64,
+    next_look_ns: u64,
+}
+
+impl Watchdog {
+    fn look(&mut self, keeper: &Keeper) {
+        let now = keeper.pager.kernel.now_ns();
+        if now < self.next_look_ns {
+            return;
+        }
+        self.next_look_ns = now + STEP_NS_MAX / 2;
+        let step = (now - self.last_look_ns).min(STEP_NS_MAX);
+        self.last_look_ns = now;
+        let busy_since = keeper.entry().busy_since_ns.load(Ordering::Relaxed);
+        // An idle handler with work waiting is as stuck as a busy one.
+        let is_waited_for = busy_since != 0 || keeper.pager.kernel.has_messages();
+        if busy_since != self.busy_since || !is_waited_for {
+            self.busy_since = busy_since;
+            self.seen_for_ns = 0;
+            return;
+        }
+        self.seen_for_ns += step;
+        if self.seen_for_ns > STUCK_NS {
+            fail(format_args!("the fault handler is stuck or dead, the program is ended: its memory cannot be served"));
+        }
+    }
+}
+
+impl Keeper {
+    pub(crate) fn before_fork(&self) {}
+    pub(crate) fn after_fork_in_parent(&self) {}
+    pub(crate) fn after_fork_in_child(&self, _agent: &'static Agent) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
+}

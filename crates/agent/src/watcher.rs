@@ -1,0 +1,146 @@
+//! The watcher: the one thread of an agent that has nothing to do.
+//!
+//! It sleeps on a word of the ledger. `pleat run` watches the whole tree from outside and wakes the watchers when the
+//! run passes its threshold; should it die, the watchers go by themselves.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::time::Duration;
+
+use alloc::vec::Vec;
+
+use pager::ledger::Phase;
+use sys::Errno;
+use sys::sync::{Lock, Sharing, wait_while};
+use sys::thread::{self, Descriptors, ThreadMemory};
+
+use crate::entry::{self, Membership};
+use crate::failure::fail;
+use crate::keeper::{self, Keeper};
+
+/// A process below this part of the budget is left alone, as a divisor.
+const SMALL_DIVISOR: u64 = 64;
+/// Looks at the supervisor's sign of life, and at a small process's size once the run is short.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOK_ACTIVE: Duration = Duration::from_millis(5);
+
+/// All that a process's agent is.
+pub(crate) struct Agent {
+    pub(crate) membership: Lock<Membership>,
+    /// What libraries had mapped before the agent came.
+    pub(crate) library_memory: Vec<core::ops::Range<u64>>,
+    /// For tests of the watchdogs.
+    pub(crate) fault: Vec<u8>,
+    pub(crate) watcher_memory: ThreadMemory,
+    pub(crate) handler_memory: ThreadMemory,
+    /// Set once memory is managed.
+    pub(crate) keeper: AtomicPtr<Keeper>,
+    /// The watcher is about to manage or has begun to: a fork must wait for it.
+    pub(crate) is_opening: AtomicBool,
+}
+
+impl Agent {
+    pub(crate) fn new(
+        membership: Membership,
+        library_memory: Vec<core::ops::Range<u64>>,
+        fault: Vec<u8>,
+    ) -> Result<Self, Errno> {
+        Ok(Self {
+            membership: Lock::new(membership),
+            library_memory,
+            fault,
+            watcher_memory: ThreadMemory::reserve()?,
+            handler_memory: ThreadMemory::reserve()?,
+            keeper: AtomicPtr::new(core::ptr::null_mut()),
+            is_opening: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn membership(&self) -> Membership {
+        *self.membership.lock()
+    }
+
+    /// What is managed, once it is.
+    pub(crate) fn keeper(&self) -> Option<&'static Keeper> {
+        // SAFETY: null, or a leaked keeper.
+        unsafe { self.keeper.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+/// Starts the watcher on a bare thread.
+pub(crate) fn start(agent: &'static Agent) -> Result<(), Errno> {
+    let argument = core::ptr::from_ref(agent) as usize;
+    // SAFETY: the agent and with it the thread's memory are never freed, and this process has no other watcher.
+    unsafe { thread::spawn(&agent.watcher_memory, Descriptors::Own, watch, argument) }.map(|_| ())
+}
+
+extern "C" fn watch(argument: usize) -> ! {
+    thread::close_all_descriptors();
+    // SAFETY: `start` passed a reference that lives for ever.
+    let agent = unsafe { &*(argument as *const Agent) };
+    let membership = agent.membership();
+    let mut ticks = membership.ledger.runner_ticks.load(Ordering::Relaxed);
+    loop {
+        if membership.is_active() {
+            if is_large(&membership) {
+                keeper::keep(agent);
+            }
+            thread::sleep(LOOK_ACTIVE);
+        } else {
+            wait_while(&membership.ledger.active, 0, LOOK, Sharing::Machine);
+            let now = membership.ledger.runner_ticks.load(Ordering::Relaxed);
+            if now == ticks && !membership.is_active() && is_orphaned(&membership) {
+                // Nobody watches over the run any more: from here on each process looks after itself.
+                membership.ledger.active.store(1, Ordering::Release);
+            }
+            ticks = now;
+        }
+    }
+}
+
+fn is_large(membership: &Membership) -> bool {
+    let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
+    sys::process::resident_anonymous().is_some_and(|resident| resident.0 > budget / SMALL_DIVISOR)
+}
+
+fn is_orphaned(membership: &Membership) -> bool {
+    !sys::process::process_exists(membership.ledger.runner_pid.load(Ordering::Relaxed))
+}
+
+impl Agent {
+    /// On the forking thread, before the fork.
+    pub(crate) fn before_fork(&self) {
+        if let Some(keeper) = self.keeper() {
+            keeper.before_fork();
+        }
+    }
+
+    /// On the forking thread, after the fork, whether it worked or not.
+    pub(crate) fn after_fork_in_parent(&self) {
+        if let Some(keeper) = self.keeper() {
+            keeper.after_fork_in_parent();
+        }
+    }
+
+    /// In the child, on its only thread.
+    pub(crate) fn after_fork_in_child(&'static self) {
+        let ledger = self.membership().ledger;
+        let Some(membership) = entry::claim(ledger) else {
+            if self.keeper().is_some() {
+                fail(format_args!("more than {} processes in one run", pager::ledger::PROCESSES_MAX));
+            }
+            return;
+        };
+        *self.membership.lock() = membership;
+        crate::failure::note_in(membership.entry);
+        let started = match self.keeper() {
+            Some(keeper) => keeper.after_fork_in_child(self),
+            None => start(self),
+        };
+        if let Err(errno) = started {
+            membership.entry.phase.store(Phase::Failed as u32, Ordering::Release);
+            if self.keeper().is_some() {
+                fail(format_args!("the agent cannot go on in a forked process: {errno:?}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! This process and its neighbours, through /proc.
+
+use alloc::vec::Vec;
+use core::ffi::CStr;
+
+use page::{ByteCount, PAGE_BYTES};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::Errno;
+use crate::host::Shared;
+
+fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Maps the file at `path`, which another process has made for a `T`, for good.
+pub fn open_shared<T: Shared>(path: &CStr) -> Result<&'static T, Errno> {
+    let file = open(path, OFlags::RDWR)?;
+    if rustix::fs::fstat(&file)?.st_size != size_of::<T>() as i64 {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
+    let mapping = unsafe {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        rustix::mm::mmap(core::ptr::null_mut(), size_of::<T>(), access, MapFlags::SHARED, &file, 0)?
+    };
+    // SAFETY: the mapping is as long as a `T`, page-aligned, and never undone; its maker has sealed the file against
+    // shrinking; `Shared` promises that any content is valid and that all access is atomic.
+    Ok(unsafe { &*mapping.cast::<T>() })
+}
+
+/// Writes to the standard error of the program, which is not this thread's: bare threads have descriptors of their own.
+/// What cannot be written is lost; there is nowhere else to say so.
+pub fn write_to_standard_error(text: &[u8]) {
+    // /proc/self leads to the thread group's leader, and so to the program's own descriptors.
+    if let Ok(standard_error) = open(c"/proc/self/fd/2", OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY) {
+        let _ = rustix::io::write(&standard_error, text);
+    }
+}
+
+/// When this process started, in clock ticks after boot: field 22 of /proc/self/stat.
+pub fn start_ticks() -> Option<u64> {
+    let mut text = [0; 1024];
+    let stat = open(c"/proc/self/stat", OFlags::RDONLY).ok()?;
+    let length = rustix::io::read(&stat, &mut text).ok()?;
+    // The name, field 2, may contain anything; it ends at the last parenthesis.
+    let text = core::str::from_utf8(text[..length].rsplit(|byte| *byte == b')').next()?).ok()?;
+    text.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Anonymous memory of this process that is resident now.
+pub fn resident_anonymous() -> Option<ByteCount> {
+    crate::linux::resident_anonymous(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
+}
+
+/// Where libraries keep their data: see [`crate::maps::library_memory`].
+pub fn library_memory() -> Result<Vec<core::ops::Range<u64>>, Errno> {
+    let mut path = [0; PAGE_BYTES];
+    let length = rustix::fs::readlinkat_raw(rustix::fs::CWD, c"/proc/self/exe", &mut path[..])?;
+    crate::maps::library_memory(open(c"/proc/self/maps", OFlags::RDONLY)?, &path[..length])
+}
+
+/// Whether a process of this id exists.
+pub fn process_exists(pid: u32) -> bool {
+    rustix::process::Pid::from_raw(pid as i32)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// Bytes that nobody can guess.
+pub fn random_key() -> Result<[u8; 32], Errno> {
+    let mut key = [0; 32];
+    let mut filled = 0;
+    while filled < key.len() {
+        filled += rustix::rand::getrandom(&mut key[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found() {
+        assert!(process_exists(std::process::id()));
+        assert!(!process_exists(0));
+        assert!(start_ticks().is_some_and(|ticks| ticks > 0));
+        assert!(resident_anonymous().is_some_and(|resident| resident.0 > 4096));
+        assert_ne!(random_key(), random_key());
+    }
+
+    #[test]
+    fn libraries_have_memory_of_their_own() {
+        // libc has zero-filled data on every system that we know.
+        assert!(!library_memory().unwrap().is_empty());
+    }
+}
