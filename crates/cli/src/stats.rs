@@ -110,3 +110,94 @@ fn document(run: &Run, report: &Report) -> Result<String> {
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use pager::ledger::{Counter, FaultKind, Gauge};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::table::sum_of;
+
+    fn run() -> Run {
+        Run {
+            command: vec!["job".into(), "-x".into()],
+            budget: ByteCount(64 << 20),
+            threshold: ByteCount(48 << 20),
+            swap_max: ByteCount::ZERO,
+        }
+    }
+
+    fn report() -> Report {
+        let record = |pid: u32| Record {
+            pid,
+            name: format!("p{pid}"),
+            phase: "managing",
+            alive: pid != 2,
+            numbers: Numbers::sample(u64::from(pid)),
+        };
+        let mut processes: Vec<_> = [1, 2, 3].map(record).into();
+        processes[1].numbers.clear_gauges();
+        Report { running: true, elapsed: Duration::from_secs(2), sum: sum_of(&processes), best_ratio: None, processes }
+    }
+
+    /// Every gauge, counter and fault count at the top is the sum over the processes; no peak is below one of theirs.
+    #[test]
+    fn sums_add_up() {
+        let document: Value = serde_json::from_str(&document(&run(), &report()).unwrap()).unwrap();
+        let processes = document["processes"].as_array().unwrap();
+        let names =
+            Gauge::ALL.iter().map(|gauge| gauge.name()).chain(Counter::ALL.iter().map(|counter| counter.name()));
+        let number = |value: &Value| value.as_u64().unwrap();
+        for name in names.chain(["footprint_bytes"]) {
+            let sum: u64 = processes.iter().map(|process| number(&process[name])).sum();
+            assert_eq!(number(&document[name]), sum, "{name}");
+            assert!(sum > 0, "{name}");
+        }
+        for name in Gauge::ALL.iter().map(|gauge| gauge.name()).chain(["footprint_bytes"]) {
+            let name = format!("{name}_peak");
+            let largest = processes.iter().map(|process| number(&process[&name])).max().unwrap();
+            assert_eq!(number(&document[&name]), largest, "{name}");
+        }
+        for kind in FaultKind::ALL {
+            let count = |value: &Value| number(&value["faults"][kind.name()]["count"]);
+            assert_eq!(count(&document), processes.iter().map(count).sum::<u64>(), "{}", kind.name());
+        }
+        for (state, sum) in document["pages"].as_object().unwrap() {
+            assert_eq!(number(sum), number(&document[format!("pages_{state}")]), "{state}");
+        }
+        assert_eq!(number(&processes[1]["resident_bytes"]), 0);
+        assert!(number(&processes[1]["pages_reclaimed"]) > 0);
+    }
+
+    #[test]
+    fn every_field_is_explained() {
+        let text = include_str!("../../../docs/stats.md");
+        let document: Value = serde_json::from_str(&document(&run(), &report()).unwrap()).unwrap();
+        let mut names: Vec<String> = document.as_object().unwrap().keys().cloned().collect();
+        names.extend(document["processes"][0].as_object().unwrap().keys().cloned());
+        names.extend(document["pages"].as_object().unwrap().keys().cloned());
+        names.extend(document["faults"].as_object().unwrap().keys().cloned());
+        names.extend(document["faults"]["raced"].as_object().unwrap().keys().cloned());
+        names.retain(|name| !name.ends_with("_peak"));
+        for name in names {
+            assert!(text.contains(&format!("`{name}`")), "docs/stats.md does not explain {name}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_replaced_and_nothing_is_left_beside_it() {
+        let directory = std::env::temp_dir().join(format!("pleat-stats-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let file = StatsFile::create(&directory.join("s.json"), run()).unwrap();
+        file.write(&report()).unwrap();
+        let names: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let text = fs::read_to_string(directory.join("s.json")).unwrap();
+        let missing = StatsFile::create(&directory.join("no/s.json"), run());
+        let directory_itself = StatsFile::create(&directory, run());
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(names, ["s.json"]);
+        assert!(text.contains("\"elapsed_seconds\": 2.0"));
+        assert!(missing.is_err() && directory_itself.is_err());
+    }
+}
