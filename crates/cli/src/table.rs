@@ -307,3 +307,71 @@ fn free(entry: &Process) {
 }
 
 const _: () = assert!(GAP_MAX < PROCESSES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use pager::ledger::Counter;
+    use sys::host::SharedFile;
+
+    use super::*;
+
+    fn ledger() -> &'static Ledger {
+        SharedFile::<Ledger>::create(c"test").unwrap().content()
+    }
+
+    fn claim(entry: &Process, pid: u32, phase: Phase) {
+        entry.start_ticks.store(Stat::of(pid).map_or(7, |stat| stat.start_ticks), Relaxed);
+        entry.phase.store(phase as u32, Relaxed);
+        entry.set(Gauge::ResidentBytes, 1 << 20);
+        entry.add(Counter::Reclaimed, 5);
+        entry.pid.store(pid, Release);
+    }
+
+    #[test]
+    fn a_handler_that_hangs_is_found_after_the_time_limit() {
+        let ledger = ledger();
+        let mut table = Table::new(ledger);
+        claim(&ledger.processes[0], std::process::id(), Phase::Managing);
+        ledger.processes[0].busy_since_ns.store(1, Relaxed);
+        let second = Duration::from_secs(1);
+        // A look counts for half a second at most, and the first one only starts the count.
+        assert!((0..61).all(|_| table.look(second, false).stuck.is_empty()));
+        assert_eq!(table.look(second, false).stuck, [std::process::id()]);
+        // Work on something else starts it anew.
+        ledger.processes[0].busy_since_ns.store(2, Relaxed);
+        assert!(table.look(second, false).stuck.is_empty());
+    }
+
+    #[test]
+    fn the_dead_keep_their_counters_and_leave_their_entries() {
+        let ledger = ledger();
+        let mut table = Table::new(ledger);
+        claim(&ledger.processes[0], std::process::id(), Phase::Managing);
+        // Above the largest process id that Linux gives.
+        let dead = DEAD_MAX as u32 + 7;
+        for i in 0..dead {
+            claim(&ledger.processes[1], 5_000_000 + i, Phase::Managing);
+            table.look(Duration::ZERO, false);
+            assert_eq!(ledger.processes[1].pid.load(Relaxed), 0);
+        }
+        let (sum, records) = table.records();
+        assert_eq!(records.len(), DEAD_MAX + 2);
+        assert_eq!(records.last().unwrap().name, "others");
+        assert_eq!(sum.counter(Counter::Reclaimed), 5 * u64::from(dead + 1));
+        assert_eq!(sum.footprint(), ByteCount(1 << 20));
+        // The living one and one of the dead were there at the same time.
+        assert_eq!(sum.footprint_peak(), ByteCount(2 << 20));
+    }
+
+    #[test]
+    fn a_reused_process_id_is_another_process() {
+        let ledger = ledger();
+        let mut table = Table::new(ledger);
+        claim(&ledger.processes[0], std::process::id(), Phase::Managing);
+        ledger.processes[0].start_ticks.fetch_add(1, Relaxed);
+        table.look(Duration::ZERO, false);
+        assert_ne!(ledger.processes[0].pid.load(Relaxed), 0);
+        table.look(Duration::ZERO, true);
+        assert_eq!(ledger.processes[0].pid.load(Relaxed), 0);
+    }
+}

@@ -60,7 +60,7 @@ fn bad_options_are_refused() {
     let bench = require!(Bench::new("options"));
     for (options, part) in [
         (&["--ram", "fast"][..], "such as 256M"),
-        (&["--ram", "-5M"], "such as 256M"),
+        (&["--ram=-5M"], "such as 256M"),
         (&["--ram", "15M"], "minimum of 16 MiB"),
         (&["--ram", "0.01%"], "minimum of 16 MiB"),
         (&["--ram", "120%"], "between 0% and 100%"),
@@ -187,7 +187,7 @@ fn a_failed_agent_and_a_full_budget_have_their_status() {
         assert!(output.stderr.is_empty());
     }
     // A descendant that meets the end of the budget ends the run.
-    let script = "TEST_AGENT=stop true; sleep 20";
+    let script = "TEST_AGENT=stop /bin/true; sleep 20";
     let output = bench.command(&[], &["sh", "-c", script]).env("TEST_AGENT", "manage").output().unwrap();
     assert_eq!(output.status.code(), Some(137));
 }
