@@ -15,9 +15,6 @@ use crate::proc::{self, Stat};
 
 /// Ended processes that keep an entry of their own in the statistics.
 const DEAD_MAX: usize = 1000;
-/// Free entries in a row that end a search. Agents claim the first free entry they find, so that only those of ended
-/// processes leave gaps; to read all 4096 would fill a ledger that is mostly holes.
-const GAP_MAX: usize = 16;
 /// How long a fault handler may be busy with one thing.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 /// The longest stretch between two looks that counts as observed: over a longer one this process itself may have
@@ -95,37 +92,26 @@ impl Table {
     /// Reads all entries, `elapsed` after the last time; frees those of processes that have ended. A `thorough` look
     /// finds zombies and reused process ids, too, which costs a file of `/proc` for each process.
     pub(crate) fn look(&mut self, elapsed: Duration, thorough: bool) -> Look {
+        self.follow();
         let mut look = Look::default();
         let mut sum = Numbers::zero();
-        let mut gap = 0;
-        for (slot, entry) in self.ledger.processes.iter().enumerate() {
-            // Acquire: what the agent wrote before it claimed the entry, or we before we freed it.
-            let pid = entry.pid.load(Acquire);
-            if pid == 0 {
-                self.tracked.remove(&slot);
-                gap += 1;
-                if gap > GAP_MAX && self.tracked.range(slot..).next().is_none() {
-                    break;
-                }
-                continue;
-            }
-            gap = 0;
+        let slots: Vec<usize> = self.tracked.keys().copied().collect();
+        for slot in slots {
+            let entry = &self.ledger.processes[slot];
+            let Some(tracked) = self.tracked.get_mut(&slot) else { continue };
             let phase = Phase::from_number(entry.phase.load(Acquire));
             let bad = matches!(phase, Phase::Failed | Phase::Stopped);
-            look.stopped |= phase == Phase::Stopped;
-            self.track(slot, entry, pid);
-            let Some(tracked) = self.tracked.get_mut(&slot) else { continue };
-            let alive = tracked.measure(phase, thorough || bad);
-            if alive && tracked.is_stuck(entry, elapsed) {
-                look.stuck.push(pid);
-            }
-            let numbers = tracked.numbers(entry, phase);
-            sum.add(&numbers);
             if bad {
-                self.bad_ends.insert(pid, phase);
+                self.bad_ends.insert(tracked.pid, phase);
             }
+            look.stopped |= phase == Phase::Stopped;
+            let alive = tracked.measure(entry, phase, thorough || bad);
+            if alive && tracked.is_stuck(entry, elapsed) {
+                look.stuck.push(tracked.pid);
+            }
+            sum.add(&tracked.numbers(entry, phase));
             if !alive {
-                self.bury(slot, entry, phase, numbers);
+                self.bury(slot);
             }
         }
         look.footprint = sum.footprint();
@@ -177,29 +163,42 @@ impl Table {
         (sum, records)
     }
 
-    fn track(&mut self, slot: usize, entry: &Process, pid: u32) {
-        let start_ticks = entry.start_ticks.load(Relaxed);
-        // An agent claims by its pid and fills in the rest: until then the start is 0.
-        let same = |tracked: &Tracked| tracked.pid == pid && [0, start_ticks].contains(&tracked.start_ticks);
-        if let Some(tracked) = self.tracked.get_mut(&slot).filter(|tracked| same(tracked)) {
-            tracked.start_ticks = start_ticks;
-            return;
+    /// Notices entries that have been claimed.
+    fn follow(&mut self) {
+        // Acquire: the entries below it exist. The rest of the file is a hole, which reading would fill.
+        let used = self.ledger.processes_used.load(Acquire) as usize;
+        for (slot, entry) in self.ledger.processes[..used.min(PROCESSES_MAX)].iter().enumerate() {
+            // Acquire: what the agent wrote before it claimed the entry, or we before we freed it.
+            let pid = entry.pid.load(Acquire);
+            if pid == 0 {
+                self.tracked.remove(&slot);
+                continue;
+            }
+            let start_ticks = entry.start_ticks.load(Relaxed);
+            // An agent claims by its pid and fills in the rest: until then the start is 0.
+            let same = |tracked: &Tracked| tracked.pid == pid && [0, start_ticks].contains(&tracked.start_ticks);
+            if let Some(tracked) = self.tracked.get_mut(&slot).filter(|tracked| same(tracked)) {
+                tracked.start_ticks = start_ticks;
+                continue;
+            }
+            // An exec leaves the entry of the old program behind, and the new one claims another. Of two that are
+            // new to us the later one is in the higher slot: only we free entries, and have not since.
+            let old: Vec<usize> = self.slots_of(pid).filter(|other| *other != slot).collect();
+            old.into_iter().for_each(|slot| self.bury(slot));
+            self.tracked.insert(slot, Tracked::new(pid, start_ticks));
         }
-        let tracked = Tracked {
-            pid,
-            start_ticks,
-            name: proc::name(pid),
-            resident: ByteCount::ZERO,
-            resident_peak: ByteCount::ZERO,
-            busy_since_ns: 0,
-            busy_for: Duration::ZERO,
-        };
-        self.tracked.insert(slot, tracked);
     }
 
-    /// Keeps the numbers of a process that has ended, and frees its entry.
-    fn bury(&mut self, slot: usize, entry: &Process, phase: Phase, mut numbers: Numbers) {
+    fn slots_of(&self, pid: u32) -> impl Iterator<Item = usize> {
+        self.tracked.iter().filter(move |(_, tracked)| tracked.pid == pid).map(|(slot, _)| *slot)
+    }
+
+    /// Keeps the numbers of a program that has ended, and frees its entry.
+    fn bury(&mut self, slot: usize) {
         let Some(tracked) = self.tracked.remove(&slot) else { return };
+        let entry = &self.ledger.processes[slot];
+        let phase = Phase::from_number(entry.phase.load(Acquire));
+        let mut numbers = tracked.numbers(entry, phase);
         numbers.clear_gauges();
         free(entry);
         let (pid, name) = (tracked.pid, tracked.name);
@@ -230,12 +229,27 @@ impl Table {
 }
 
 impl Tracked {
+    fn new(pid: u32, start_ticks: u64) -> Self {
+        Self {
+            pid,
+            start_ticks,
+            name: proc::name(pid),
+            resident: ByteCount::ZERO,
+            resident_peak: ByteCount::ZERO,
+            busy_since_ns: 0,
+            busy_for: Duration::ZERO,
+        }
+    }
+
     /// Measures what the agent does not count yet. Returns whether the process lives.
-    fn measure(&mut self, phase: Phase, thorough: bool) -> bool {
+    fn measure(&mut self, entry: &Process, phase: Phase, thorough: bool) -> bool {
         let exists = if phase == Phase::Watching {
             let resident = proc::resident_anonymous(self.pid);
             self.resident = resident.unwrap_or_default();
             self.resident_peak = self.resident_peak.max(self.resident);
+            // The other agents leave room for what this process holds. If its agent starts to count in this very
+            // moment, its next count puts this right.
+            entry.set(Gauge::ResidentBytes, self.resident.0);
             resident.is_some()
         } else {
             // EPERM: it exists, as another user.
@@ -306,8 +320,6 @@ fn free(entry: &Process) {
     entry.pid.store(0, Release);
 }
 
-const _: () = assert!(GAP_MAX < PROCESSES_MAX);
-
 #[cfg(test)]
 mod tests {
     use pager::ledger::Counter;
@@ -330,6 +342,7 @@ mod tests {
     #[test]
     fn a_handler_that_hangs_is_found_after_the_time_limit() {
         let ledger = ledger();
+        ledger.processes_used.store(2, Relaxed);
         let mut table = Table::new(ledger);
         claim(&ledger.processes[0], std::process::id(), Phase::Managing);
         ledger.processes[0].busy_since_ns.store(1, Relaxed);
@@ -345,6 +358,7 @@ mod tests {
     #[test]
     fn the_dead_keep_their_counters_and_leave_their_entries() {
         let ledger = ledger();
+        ledger.processes_used.store(2, Relaxed);
         let mut table = Table::new(ledger);
         claim(&ledger.processes[0], std::process::id(), Phase::Managing);
         // Above the largest process id that Linux gives.
@@ -364,8 +378,27 @@ mod tests {
     }
 
     #[test]
+    fn an_exec_replaces_the_entry() {
+        let ledger = ledger();
+        ledger.processes_used.store(3, Relaxed);
+        let mut table = Table::new(ledger);
+        let pid = std::process::id();
+        claim(&ledger.processes[1], pid, Phase::Managing);
+        claim(&ledger.processes[2], pid, Phase::Managing);
+        assert_eq!(table.look(Duration::ZERO, false).footprint, ByteCount(1 << 20));
+        assert_eq!(ledger.processes[1].pid.load(Relaxed), 0);
+        claim(&ledger.processes[0], pid, Phase::Managing);
+        assert_eq!(table.look(Duration::ZERO, false).footprint, ByteCount(1 << 20));
+        assert_eq!(ledger.processes[2].pid.load(Relaxed), 0);
+        let (sum, records) = table.records();
+        assert_eq!((sum.counter(Counter::Reclaimed), records.len()), (15, 3));
+        assert_eq!(sum.footprint_peak(), ByteCount(1 << 20));
+    }
+
+    #[test]
     fn a_reused_process_id_is_another_process() {
         let ledger = ledger();
+        ledger.processes_used.store(2, Relaxed);
         let mut table = Table::new(ledger);
         claim(&ledger.processes[0], std::process::id(), Phase::Managing);
         ledger.processes[0].start_ticks.fetch_add(1, Relaxed);

@@ -55,9 +55,11 @@ __attribute__((constructor)) static void start(void) {
     for (int slot = 0;; slot++, entry += ENTRY_BYTES) {
         uint32_t none = 0;
         if (slot == 4096) _exit(95);
-        if (*(uint32_t *)entry == pid) break; // An exec: the entry is ours already.
         if (__atomic_compare_exchange_n((uint32_t *)entry, &none, pid, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
     }
+    uint32_t *used = (uint32_t *)(ledger + AT_USED), slots = (uint32_t)((entry - ledger - AT_PROCESSES) / ENTRY_BYTES) + 1;
+    for (uint32_t now = *used; now < slots;)
+        if (__atomic_compare_exchange_n(used, &now, slots, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
     *(uint64_t *)(entry + AT_START_TICKS) = start_ticks();
     uint32_t *phase = (uint32_t *)(entry + AT_PHASE);
     *phase = 1;

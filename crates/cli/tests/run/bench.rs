@@ -41,6 +41,7 @@ impl Bench {
             ("LEDGER_BYTES", size_of::<Ledger>() as u64),
             ("MAGIC", MAGIC),
             ("AT_ACTIVE", offset_of!(Ledger, active) as u64),
+            ("AT_USED", offset_of!(Ledger, processes_used) as u64),
             ("AT_PROCESSES", offset_of!(Ledger, processes) as u64),
             ("ENTRY_BYTES", size_of::<Process>() as u64),
             ("AT_PHASE", offset_of!(Process, phase) as u64),
