@@ -184,7 +184,9 @@ impl Table {
             // An exec leaves the entry of the old program behind, and the new one claims another. Of two that are
             // new to us the later one is in the higher slot: only we free entries, and have not since.
             let old: Vec<usize> = self.slots_of(pid).filter(|other| *other != slot).collect();
-            old.into_iter().for_each(|slot| self.bury(slot));
+            for slot in old {
+                self.bury(slot);
+            }
             self.tracked.insert(slot, Tracked::new(pid, start_ticks));
         }
     }
