@@ -11,6 +11,7 @@ mod arch;
 pub mod area;
 pub mod file;
 pub mod clock;
+pub mod handover;
 pub mod host;
 pub mod kernel;
 pub mod linux;

@@ -1,0 +1,211 @@
+//! Handover: descriptors from a forking process's agent to its child's.
+//!
+//! The agent's descriptors are in a table that the child does not get: fork copies the table of the forking thread,
+//! which is the program's. So the child's agent connects to a socket that its parent's agent listens at, by an abstract
+//! name that it knows from its copy of the parent's memory, and receives them there.
+
+use core::mem::MaybeUninit;
+use core::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::Timespec;
+use rustix::io::{DupFlags, IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+use crate::Errno;
+
+/// Descriptors that one handover can carry: the child's userfaultfd, and two for each ancestor with a swap file.
+pub const DESCRIPTORS_MAX: usize = 64;
+
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC;
+
+/// Where a process's agent awaits its forked children.
+#[derive(Debug)]
+pub struct Reception {
+    socket: OwnedFd,
+    name: [u8; 40],
+}
+
+/// One end of a conversation between two agents; ends when the other one's process does.
+#[derive(Debug)]
+pub struct Line(OwnedFd);
+
+fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+impl Reception {
+    /// Listens under a name that nobody can guess.
+    pub fn open() -> Result<Self, Errno> {
+        let mut name = *b"pleat/0000000000000000000000000000000000";
+        for (letter, random) in name[6..].iter_mut().zip(crate::process::random_key()?.iter().cycle()) {
+            *letter = b'a' + random % 16;
+        }
+        let socket = socket(FLAGS | SocketFlags::NONBLOCK)?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(&name)?)?;
+        rustix::net::listen(&socket, 16)?;
+        Ok(Self { socket, name })
+    }
+
+    /// The name, for the child.
+    pub fn name(&self) -> [u8; 40] {
+        self.name
+    }
+
+    /// A child that has called, if there is one. Only processes of the same user are let in.
+    pub fn accept(&self) -> Option<Line> {
+        let line = rustix::net::accept_with(&self.socket, FLAGS).ok()?;
+        let caller = rustix::net::sockopt::socket_peercred(&line).ok()?;
+        (caller.uid == rustix::process::geteuid() || caller.uid.is_root()).then_some(Line(line))
+    }
+
+    /// Forgets the socket without closing it, in a child, where its number means something else.
+    pub fn forget(self) {
+        core::mem::forget(self.socket);
+    }
+}
+
+impl AsFd for Reception {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Line {
+    /// Calls the reception of that name.
+    pub fn call(name: &[u8; 40]) -> Result<Self, Errno> {
+        let socket = socket(FLAGS)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        Ok(Self(socket))
+    }
+
+    /// Its number, to be passed on to a child's child.
+    pub fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    /// Sends one byte with descriptors of this thread's table, and the numbers that they have here. A number that is
+    /// not open is an error: everything that is sent must arrive.
+    pub fn send(&self, byte: u8, numbers: &[i32]) -> Result<(), Errno> {
+        assert!(numbers.len() <= DESCRIPTORS_MAX);
+        let mut text = [0_u8; 1 + 4 * DESCRIPTORS_MAX];
+        text[0] = byte;
+        for (at, number) in numbers.iter().enumerate() {
+            text[1 + 4 * at..5 + 4 * at].copy_from_slice(&number.to_le_bytes());
+        }
+        // SAFETY: the descriptors are open while they are sent, by the caller's word; if not, sendmsg answers BADF.
+        let borrow = |number: &i32| unsafe { BorrowedFd::borrow_raw(*number) };
+        let mut fds = [self.0.as_fd(); DESCRIPTORS_MAX];
+        for (slot, number) in fds.iter_mut().zip(numbers) {
+            *slot = borrow(number);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !numbers.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(&fds[..numbers.len()]));
+        }
+        let length = 1 + 4 * numbers.len();
+        rustix::net::sendmsg(&self.0, &[IoSlice::new(&text[..length])], &mut control, SendFlags::NOSIGNAL).map(|_| ())
+    }
+
+    /// Receives what `send` sent, waiting at most `limit`. `adopt` gets each descriptor with the number that it had.
+    pub fn receive(&self, limit: Duration, adopt: &mut dyn FnMut(OwnedFd, i32)) -> Result<u8, Errno> {
+        if !self.is_readable(limit) {
+            return Err(Errno::TIMEDOUT);
+        }
+        let mut text = [0_u8; 1 + 4 * DESCRIPTORS_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received =
+            rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        if received.bytes == 0 {
+            return Err(Errno::PIPE);
+        }
+        let mut at = 1;
+        for message in control.drain() {
+            let RecvAncillaryMessage::ScmRights(fds) = message else { continue };
+            for fd in fds {
+                let number = text[at..at + 4].try_into().map_or(-1, i32::from_le_bytes);
+                adopt(fd, number);
+                at += 4;
+            }
+        }
+        if at == received.bytes { Ok(text[0]) } else { Err(Errno::MFILE) }
+    }
+
+    /// Whether there is something to receive, or the other end is gone, within `limit`.
+    pub fn is_readable(&self, limit: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        matches!(rustix::event::poll(&mut fds, Some(&limit)), Ok(1))
+    }
+
+    /// Whether the other process has ended or executed another program.
+    pub fn is_dead(&self) -> bool {
+        let mut byte = [0];
+        self.is_readable(Duration::ZERO) && rustix::net::recv(&self.0, &mut byte, RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read == 0)
+    }
+}
+
+/// Gives descriptors the numbers that they had in the parent, so that what was copied from its memory finds them. The
+/// table must be this thread's own, with nothing in it but these.
+pub fn renumber(fds: &mut alloc::vec::Vec<(OwnedFd, i32)>) -> Result<(), Errno> {
+    let above = fds.iter().map(|(fd, number)| fd.as_raw_fd().max(*number)).max().unwrap_or(0) + 1;
+    for (fd, _) in fds.iter_mut() {
+        *fd = rustix::io::fcntl_dupfd_cloexec(&*fd, above)?;
+    }
+    for (fd, number) in fds.drain(..) {
+        // SAFETY: the number is free: everything in this table has just been moved above all of these numbers.
+        let mut target = unsafe { OwnedFd::from_raw_fd(number) };
+        let moved = rustix::io::dup3(&fd, &mut target, DupFlags::CLOEXEC);
+        // The structures copied from the parent own it from now on.
+        core::mem::forget(target);
+        moved?;
+    }
+    Ok(())
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_cloexec(fd: &OwnedFd) -> bool {
+        rustix::io::fcntl_getfd(fd).is_ok_and(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC))
+    }
+
+    #[test]
+    fn descriptors_arrive_with_their_numbers() {
+        let reception = Reception::open().unwrap();
+        assert!(reception.accept().is_none());
+        let there = Line::call(&reception.name()).unwrap();
+        let here = reception.accept().unwrap();
+        let file = rustix::fs::open(c"/proc/self/statm", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+        here.send(7, &[file.as_raw_fd()]).unwrap();
+        let mut received = vec![];
+        let byte = there.receive(Duration::from_secs(5), &mut |fd, number| received.push((fd, number))).unwrap();
+        assert_eq!((byte, received.len(), received[0].1), (7, 1, file.as_raw_fd()));
+        assert!(is_cloexec(&received[0].0));
+        assert!(crate::linux::resident_anonymous(&received[0].0).is_some());
+        assert!(!here.is_dead());
+        drop(there);
+        assert!(here.is_dead());
+    }
+
+    #[test]
+    fn a_silent_line_times_out() {
+        let reception = Reception::open().unwrap();
+        let there = Line::call(&reception.name()).unwrap();
+        assert_eq!(there.receive(Duration::from_millis(5), &mut |_, _| {}), Err(Errno::TIMEDOUT));
+    }
+}
