@@ -6,6 +6,7 @@ use sys::kernel::Kernel;
 use sys::thread;
 
 use crate::failure::fail;
+use crate::fork;
 use crate::keeper::Keeper;
 use crate::placement::Placement;
 
@@ -26,13 +27,24 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
         loop {
             misbehave(keeper);
             match server.serve(pager) {
-                Ok(0) => break,
-                Ok(faults) => placement.follow(server.last_thread(), faults),
-                Err(stuck) => fail(format_args!("{}; the program is ended", Reason(stuck))),
+                Ok(0) => {
+                    fork::attend(keeper, &mut server);
+                    break;
+                }
+                Ok(faults) => {
+                    placement.follow(server.last_thread(), faults);
+                    fork::attend(keeper, &mut server);
+                }
+                Err(stuck) => give_up(stuck),
             }
         }
         entry.busy_since_ns.store(0, Ordering::Relaxed);
     }
+}
+
+/// Ends the program: a page of it is lost.
+pub(crate) fn give_up(stuck: pager::Stuck) -> ! {
+    fail(format_args!("{}; the program is ended", Reason(stuck)))
 }
 
 /// What went wrong, for the program's user.

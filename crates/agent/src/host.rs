@@ -43,10 +43,11 @@ extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment
     let Ok(library_memory) = sys::process::library_memory() else { return };
     let Ok(agent) = Agent::new(membership, library_memory, fault.unwrap_or_default()) else { return };
     let agent: &'static Agent = Box::leak(Box::new(agent));
-    if watcher::start(agent).is_err() {
-        return; // No thread to be had: the program runs as it would without us, outside the budget.
-    }
     AGENT.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Release);
+    if watcher::start(agent).is_err() {
+        // No thread to be had: the program runs as it would without us, outside the budget.
+        return AGENT.store(core::ptr::null_mut(), Ordering::Release);
+    }
     // SAFETY: the handlers take nothing and live as long as the library, which is never unloaded.
     let registered = unsafe {
         __register_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child), core::ptr::null_mut())
@@ -77,7 +78,7 @@ fn variable(environment: *const *const c_char, name: &[u8]) -> Option<&'static C
     }
 }
 
-fn agent() -> Option<&'static Agent> {
+pub(crate) fn agent() -> Option<&'static Agent> {
     // SAFETY: null, or the leaked agent.
     unsafe { AGENT.load(Ordering::Acquire).as_ref() }
 }

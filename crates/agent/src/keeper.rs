@@ -3,6 +3,7 @@
 //! It opens what management needs, starts the handler, and reclaims for the rest of the process's life.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::time::Duration;
 
 use alloc::boxed::Box;
 use alloc::ffi::CString;
@@ -21,13 +22,14 @@ use sys::thread::{self, Descriptors};
 
 use crate::entry::Membership;
 use crate::failure::{end, fail, say};
+use crate::fork::Forks;
 use crate::handler;
 use crate::watcher::Agent;
 
 /// The part of the budget that may wait in frames, as a divisor, and its bounds in pages.
-const FRAMES_DIVISOR: u64 = 16;
+const FRAMES_DIVISOR: u64 = 4;
 const FRAMES_MIN: u64 = 256;
-const FRAMES_MAX: u64 = 8192;
+const FRAMES_MAX: u64 = 1 << 20;
 /// Stacks and thread blocks, as far as they are touched.
 const STACK_BYTES: u64 = 96 << 10;
 /// A handler that has been at one thing for so long, while this process was running, is stuck.
@@ -39,6 +41,7 @@ const STEP_NS_MAX: u64 = 100_000_000;
 pub(crate) struct Keeper {
     pub(crate) pager: Pager<Linux, Slabs>,
     pub(crate) is_serving: AtomicBool,
+    pub(crate) forks: Forks,
     entry: AtomicPtr<Process>,
     fault: &'static [u8],
 }
@@ -49,6 +52,10 @@ impl Keeper {
         unsafe { &*self.entry.load(Ordering::Acquire) }
     }
 
+    pub(crate) fn set_entry(&self, entry: &'static Process) {
+        self.entry.store(core::ptr::from_ref(entry).cast_mut(), Ordering::Release);
+    }
+
     pub(crate) fn fault(&self) -> &'static [u8] {
         self.fault
     }
@@ -56,23 +63,31 @@ impl Keeper {
 
 /// Manages this process's memory from now on.
 pub(crate) fn keep(agent: &'static Agent) -> ! {
+    // The program must not fork between the moment when memory is managed and the moment when forks know of it.
+    agent.gate.close();
     let membership = agent.membership();
     let keeper = match open(agent, &membership) {
-        Ok(keeper) => Box::leak(Box::new(keeper)),
-        Err(reason) => run_unmanaged(&membership, reason),
+        Ok(keeper) => &*Box::leak(Box::new(keeper)),
+        Err(reason) => run_unmanaged(agent, reason),
     };
-    agent.keeper.store(keeper, Ordering::Release);
-    let argument = core::ptr::from_ref(keeper) as usize;
-    // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
-    let started =
-        unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) };
-    if let Err(errno) = started {
+    if let Err(errno) = start_handler(agent, keeper) {
         // Nothing is registered yet, so nothing is lost.
-        agent.keeper.store(core::ptr::null_mut(), Ordering::Release);
-        run_unmanaged(&membership, Obstacle { what: "a thread cannot be made", errno });
+        run_unmanaged(agent, Obstacle { what: "a thread cannot be made", errno });
     }
+    agent.keeper.store(core::ptr::from_ref(keeper).cast_mut(), Ordering::Release);
+    agent.gate.open();
     membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
     reclaim(keeper, &membership)
+}
+
+pub(crate) fn start_handler(agent: &'static Agent, keeper: &'static Keeper) -> Result<(), Errno> {
+    let argument = core::ptr::from_ref(keeper) as usize;
+    // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
+    unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) }?;
+    while !keeper.is_serving.load(Ordering::Acquire) {
+        thread::sleep(Duration::from_micros(20));
+    }
+    Ok(())
 }
 
 /// What kept us from managing.
@@ -88,7 +103,9 @@ impl Obstacle {
 }
 
 /// The program goes on outside the budget, after a line that says so.
-fn run_unmanaged(membership: &Membership, Obstacle { what, errno }: Obstacle) -> ! {
+fn run_unmanaged(agent: &Agent, Obstacle { what, errno }: Obstacle) -> ! {
+    agent.gate.open();
+    let membership = agent.membership();
     let pid = thread::process_id();
     if membership.ledger.warned.swap(1, Ordering::Relaxed) == 0 {
         say(format_args!("process {pid} runs outside the budget: {what}: {errno:?}"));
@@ -103,7 +120,14 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let kernel = Linux::open(quarters).map_err(Obstacle::of("userfaultfd is not permitted"))?;
     // Twice the budget: a slab takes a span of addresses that it fills by half at least.
     let store = Slabs::new(2 * budget as usize).map_err(Obstacle::of("no address space"))?;
-    let log = open_log(membership, budget).map_err(Obstacle::of("no swap file"))?;
+    let forks = Forks::open().map_err(Obstacle::of("no socket for forked processes"))?;
+    let log = match open_swap_file(membership).map_err(Obstacle::of("no swap file"))? {
+        Some(file) => {
+            forks.pass_on(file.file().number());
+            Some(segment_log(file, membership).map_err(Obstacle::of("no random key"))?)
+        }
+        None => None,
+    };
     let cache = Cache::new(store, log);
     let config = Config {
         codec: &codec::Lz4,
@@ -116,29 +140,36 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     Ok(Keeper {
         pager: Pager::new(kernel, cache, config),
         is_serving: AtomicBool::new(false),
+        forks,
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
         fault: &agent.fault,
     })
 }
 
-/// The segment log on the swap file of `--swap`, or none.
-fn open_log(membership: &Membership, budget: u64) -> Result<Option<SegmentLog>, Errno> {
-    let bytes_max = membership.ledger.swap_bytes_max.load(Ordering::Relaxed);
-    if bytes_max == 0 {
-        return Ok(None);
-    }
-    let file = open_swap_file(&swap_path(membership), bytes_max)?;
+fn segment_log(file: SwapFile, membership: &Membership) -> Result<SegmentLog, Errno> {
+    let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
     // A segment is large so that writing is cheap, but two of them in memory must be a small part of the budget.
     let segment_bytes = (budget / 128).next_power_of_two().clamp(64 << 10, backing::SEGMENT_BYTES as u64) as usize;
     let key = sys::process::random_key()?;
-    Ok(Some(SegmentLog::with_segment_bytes(Box::new(file), key, bytes_max, segment_bytes)))
+    let bytes_max = swap_bytes_max(membership);
+    Ok(SegmentLog::with_segment_bytes(Box::new(file), key, bytes_max, segment_bytes))
 }
 
-fn open_swap_file(path: &CString, bytes_max: u64) -> Result<SwapFile, Errno> {
-    match SwapFile::create_in(path, bytes_max) {
-        // Not a directory: a file that the user has set aside.
-        Err(Errno::NOTDIR) => SwapFile::open(path, bytes_max),
-        other => other,
+fn swap_bytes_max(membership: &Membership) -> u64 {
+    membership.ledger.swap_bytes_max.load(Ordering::Relaxed)
+}
+
+/// A swap file of this process's own at the place of `--swap`; none if there is to be none.
+pub(crate) fn open_swap_file(membership: &Membership) -> Result<Option<SwapFile>, Errno> {
+    let bytes_max = swap_bytes_max(membership);
+    if bytes_max == 0 {
+        return Ok(None);
+    }
+    let path = swap_path(membership);
+    match SwapFile::create_in(&path, bytes_max) {
+        // Not a directory: a file that the user has set aside. It serves one process of the run.
+        Err(Errno::NOTDIR) => SwapFile::open(&path, bytes_max).map(Some),
+        other => other.map(Some),
     }
 }
 
@@ -148,12 +179,17 @@ fn swap_path(membership: &Membership) -> CString {
     CString::new(bytes).expect("cut at the first zero byte")
 }
 
-fn reclaim(keeper: &'static Keeper, membership: &Membership) -> ! {
+pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership) -> ! {
     thread::ask_for_short_slices();
     let mut reclaimer = Reclaimer::new();
     let mut watchdog = Watchdog::default();
     let pager = &keeper.pager;
     loop {
+        if keeper.forks.wants_rest() {
+            keeper.forks.rest_while_forking();
+            reclaimer.shares_memory();
+        }
+        keeper.forks.unpin_dead(pager);
         let calls = pager.calls();
         pager.set_agent_bytes(ByteCount(STACK_BYTES + crate::heap::used_bytes()));
         let rest = reclaimer.round(pager, membership.share());
@@ -209,13 +245,5 @@ impl Watchdog {
         if self.seen_for_ns > STUCK_NS {
             fail(format_args!("the fault handler is stuck or dead, the program is ended: its memory cannot be served"));
         }
-    }
-}
-
-impl Keeper {
-    pub(crate) fn before_fork(&self) {}
-    pub(crate) fn after_fork_in_parent(&self) {}
-    pub(crate) fn after_fork_in_child(&self, _agent: &'static Agent) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
     }
 }

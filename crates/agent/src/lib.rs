@@ -15,6 +15,7 @@ extern crate alloc;
 
 mod entry;
 mod failure;
+mod fork;
 mod handler;
 mod heap;
 mod host;

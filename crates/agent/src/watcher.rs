@@ -3,18 +3,17 @@
 //! It sleeps on a word of the ledger. `pleat run` watches the whole tree from outside and wakes the watchers when the
 //! run passes its threshold; should it die, the watchers go by themselves.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use core::time::Duration;
 
 use alloc::vec::Vec;
 
-use pager::ledger::Phase;
 use sys::Errno;
 use sys::sync::{Lock, Sharing, wait_while};
 use sys::thread::{self, Descriptors, ThreadMemory};
 
-use crate::entry::{self, Membership};
-use crate::failure::fail;
+use crate::entry::Membership;
+use crate::fork::Gate;
 use crate::keeper::{self, Keeper};
 
 /// A process below this part of the budget is left alone, as a divisor.
@@ -34,8 +33,10 @@ pub(crate) struct Agent {
     pub(crate) handler_memory: ThreadMemory,
     /// Set once memory is managed.
     pub(crate) keeper: AtomicPtr<Keeper>,
-    /// The watcher is about to manage or has begun to: a fork must wait for it.
-    pub(crate) is_opening: AtomicBool,
+    /// Closed while the program forks, and while the watcher becomes a keeper.
+    pub(crate) gate: Gate,
+    /// In a forked child: its keeper is at work.
+    pub(crate) is_resumed: AtomicU32,
 }
 
 impl Agent {
@@ -51,7 +52,8 @@ impl Agent {
             watcher_memory: ThreadMemory::reserve()?,
             handler_memory: ThreadMemory::reserve()?,
             keeper: AtomicPtr::new(core::ptr::null_mut()),
-            is_opening: AtomicBool::new(false),
+            gate: Gate::new(),
+            is_resumed: AtomicU32::new(0),
         })
     }
 
@@ -104,43 +106,4 @@ fn is_large(membership: &Membership) -> bool {
 
 fn is_orphaned(membership: &Membership) -> bool {
     !sys::process::process_exists(membership.ledger.runner_pid.load(Ordering::Relaxed))
-}
-
-impl Agent {
-    /// On the forking thread, before the fork.
-    pub(crate) fn before_fork(&self) {
-        if let Some(keeper) = self.keeper() {
-            keeper.before_fork();
-        }
-    }
-
-    /// On the forking thread, after the fork, whether it worked or not.
-    pub(crate) fn after_fork_in_parent(&self) {
-        if let Some(keeper) = self.keeper() {
-            keeper.after_fork_in_parent();
-        }
-    }
-
-    /// In the child, on its only thread.
-    pub(crate) fn after_fork_in_child(&'static self) {
-        let ledger = self.membership().ledger;
-        let Some(membership) = entry::claim(ledger) else {
-            if self.keeper().is_some() {
-                fail(format_args!("more than {} processes in one run", pager::ledger::PROCESSES_MAX));
-            }
-            return;
-        };
-        *self.membership.lock() = membership;
-        crate::failure::note_in(membership.entry);
-        let started = match self.keeper() {
-            Some(keeper) => keeper.after_fork_in_child(self),
-            None => start(self),
-        };
-        if let Err(errno) = started {
-            membership.entry.phase.store(Phase::Failed as u32, Ordering::Release);
-            if self.keeper().is_some() {
-                fail(format_args!("the agent cannot go on in a forked process: {errno:?}"));
-            }
-        }
-    }
 }

@@ -158,6 +158,15 @@ impl<S: Store> Cache<S> {
         }
     }
 
+    /// The resident pages from `start` to `end` turn out not to be there: they have been discarded.
+    pub fn forget_resident(&mut self, start: PageIndex, end: PageIndex) {
+        let mut from = start;
+        while let Some(page) = self.table.next(&mut from, end, Looking::ForResident) {
+            self.table.set(page, Slot::default());
+            from = page + PageCount(1);
+        }
+    }
+
     /// The program has moved the pages from `start` to `end` so that they begin at `to`. `frame_moved` hears of each
     /// leaving page's new index.
     pub fn remap(

@@ -2,9 +2,9 @@
 //!
 //! fork copies the agent's memory page by page. A state that changes meanwhile would reach the child torn. So from just
 //! before the fork until the child has an agent of its own the state is frozen: faults are served from it, but what
-//! they and the layout messages change is only noted here. A record is written before the deed it notes; it is complete
-//! in one store and lies in one page. So the child's copy of the journal is a prefix of the parent's, and any deed that
-//! is missing from it came after the copy, which for the child means: it never happened.
+//! they and the layout messages change is only noted here. A record is complete with the store of its first word, and
+//! lies in one page, so the child's copy of the journal is never torn inside a record. Which pages have been filled the
+//! child asks the kernel; from the journal it takes the layout messages that were read before the fork.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub(crate) const RECORDS_MAX: usize = 2048;
 /// A deed to be done when the state thaws.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Record {
-    /// The page is about to be filled; whether it was, the kernel tells.
+    /// The page has been filled.
     Filled(PageIndex),
     /// Discarded by madvise.
     Removed(PageRange),
@@ -38,12 +38,14 @@ struct Raw([AtomicU64; 4]);
 pub(crate) struct Journal {
     records: Box<[Raw]>,
     used: usize,
+    /// Records that were there when the message about the fork was read.
+    before_fork: usize,
 }
 
 impl Journal {
     pub(crate) fn new() -> Self {
         let records = (0..RECORDS_MAX).map(|_| Raw([const { AtomicU64::new(0) }; 4])).collect();
-        Self { records, used: 0 }
+        Self { records, used: 0, before_fork: 0 }
     }
 
     /// Whether no more than `count` records fit any more.
@@ -68,6 +70,11 @@ impl Journal {
         self.used += 1;
     }
 
+    /// What is noted from now on the forked child does not share.
+    pub(crate) fn mark_fork(&mut self) {
+        self.before_fork = self.used;
+    }
+
     fn get(&self, index: usize) -> Option<Record> {
         let raw = &self.records.get(index)?.0;
         let word = |field: usize| raw[field].load(Ordering::Relaxed);
@@ -84,10 +91,21 @@ impl Journal {
     /// Where a page's slot is found in the frozen state: under which index, or that it is now with the program
     /// (`Resident`), or nothing (`Untouched`).
     pub(crate) fn trace(&self, page: PageIndex) -> Traced {
-        let mut page = page;
-        for index in (0..self.used).rev() {
+        self.trace_before(self.used, Filled::Count, page)
+    }
+
+    /// The same for a page that the forked child misses: so it has not been filled there, and what we noted after the
+    /// fork is not its business.
+    pub(crate) fn trace_for_child(&self, page: PageIndex) -> Traced {
+        self.trace_before(self.before_fork, Filled::Ignored, page)
+    }
+
+    fn trace_before(&self, end: usize, filled_pages: Filled, mut page: PageIndex) -> Traced {
+        for index in (0..end).rev() {
             match self.get(index) {
-                Some(Record::Filled(filled)) if filled == page => return Traced::Resident,
+                Some(Record::Filled(filled)) if filled == page && filled_pages == Filled::Count => {
+                    return Traced::Resident;
+                }
                 Some(Record::Removed(range) | Record::Unmapped(range)) if range.contains(page) => {
                     return Traced::Untouched;
                 }
@@ -118,7 +136,15 @@ impl Journal {
             raw.0[0].store(0, Ordering::Relaxed);
         }
         self.used = 0;
+        self.before_fork = 0;
     }
+}
+
+/// Whether a record of a filled page says that it is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Filled {
+    Count,
+    Ignored,
 }
 
 /// What the journal knows of a page.

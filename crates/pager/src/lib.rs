@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod account;
 mod eviction;
+mod fork;
 mod journal;
 pub mod ledger;
 mod pager;
@@ -21,6 +22,7 @@ mod scan;
 mod server;
 mod state;
 
+pub use fork::FreshBacking;
 pub use pager::{Config, Pager};
 pub use reclaimer::{Reclaimer, Rest};
 pub use server::{Server, Stuck};

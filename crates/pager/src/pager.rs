@@ -105,6 +105,11 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         }
     }
 
+    /// Ends the reclaimer's rest.
+    pub fn wake_reclaimer(&self) {
+        self.hurry();
+    }
+
     /// Lets the reclaimer rest for `limit` at most, unless it is needed since `seen` was read.
     pub fn rest(&self, seen: u32, limit: Duration) {
         self.resting.store(1, Ordering::SeqCst);
@@ -115,6 +120,33 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// For [`Pager::rest`]: to be read before looking whether there is work.
     pub fn calls(&self) -> u32 {
         self.hurry.load(Ordering::Acquire)
+    }
+
+    /// Frees the lock of the state.
+    ///
+    /// # Safety
+    /// No thread of this process holds it: this is a forked child, and whoever held it is the parent's.
+    pub(crate) unsafe fn reset_lock(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.state.reset() };
+        self.resting.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn replace_kernel(&mut self, replace: impl FnOnce(K) -> Result<K, sys::Errno>) -> Result<(), sys::Errno> {
+        let place = &raw mut self.kernel;
+        // SAFETY: `place` is valid, and is written below before anybody can see it moved out: in between only `replace`
+        // runs, and a panic in it ends the process.
+        let old = unsafe { place.read() };
+        let new = replace(old);
+        match new {
+            Ok(new) => {
+                // SAFETY: as above; the old value has been moved out.
+                unsafe { place.write(new) };
+                Ok(())
+            }
+            // The caller ends the process: without a kernel there is no pager.
+            Err(errno) => panic!("the forked process has no userfaultfd: {errno:?}"),
+        }
     }
 
     pub(crate) fn has_progressed(&self) {

@@ -43,8 +43,10 @@ const CLEAN_STEP: usize = 64;
 const RETRY_NS: u64 = 1_000_000_000;
 /// Time between two looks at the numbers of the ledger.
 const FIGURES_NS: u64 = 20_000_000;
-/// Longest time in one round: the caller has other things to look after.
-const ROUND_NS_MAX: u64 = 50_000_000;
+/// Shortest time between two looks at what is shared with forked processes.
+const SHARE_LOOK_NS: u64 = 100_000_000;
+/// Longest time in one round: the program grows meanwhile in memory that is not registered yet.
+const ROUND_NS_MAX: u64 = 2_000_000;
 
 /// What a round came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +66,11 @@ pub struct Reclaimer {
     rounds_without_gain: u32,
     calm_rounds: u32,
     last_resident: ByteCount,
+    /// The program has forked: some of its memory may be its child's or parent's too.
+    may_share: bool,
+    /// What of the resident memory counts elsewhere, as of the last look.
+    shared: ByteCount,
+    share_look_ns: u64,
     retry_at_ns: u64,
     figures_at_ns: u64,
 }
@@ -84,6 +91,9 @@ impl Reclaimer {
             rounds_without_gain: 0,
             calm_rounds: 0,
             last_resident: ByteCount::ZERO,
+            may_share: false,
+            shared: ByteCount::ZERO,
+            share_look_ns: 0,
             retry_at_ns: 0,
             figures_at_ns: 0,
         }
@@ -92,11 +102,12 @@ impl Reclaimer {
     /// One round with the share that holds now.
     pub fn round<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, share: ByteCount) -> Rest {
         let begun = pager.kernel.now_ns();
-        let resident = pager.kernel.resident_anonymous();
+        let resident = self.resident(pager, begun);
         let unmanaged = self.reconcile(pager, resident, share);
         if self.wants_scan(pager, unmanaged) && matches!(scan(pager), Scanned::Registered(_)) {
             self.scanned_once = true;
-            self.unmanageable = self.reconcile(pager, pager.kernel.resident_anonymous(), share);
+            let resident = self.resident(pager, begun);
+            self.unmanageable = self.reconcile(pager, resident, share);
         }
         let until_ns = begun + ROUND_NS_MAX;
         let reclaimed = self.reclaim(pager, until_ns);
@@ -113,6 +124,26 @@ impl Reclaimer {
             pager.entry.add(Counter::ReclaimNs, now - begun);
         }
         self.rest(pager, gained, resident)
+    }
+
+    /// The program has forked, or was forked: memory that two processes share counts in proportion.
+    pub fn shares_memory(&mut self) {
+        self.may_share = true;
+        self.share_look_ns = 0;
+    }
+
+    /// What is resident and counts for this process.
+    fn resident<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, now: u64) -> ByteCount {
+        let resident = pager.kernel.resident_anonymous();
+        if self.may_share && now >= self.share_look_ns {
+            let proportional = pager.kernel.proportional_anonymous().unwrap_or(resident);
+            self.shared = resident.saturating_sub(proportional);
+            // A look takes the kernel some nanoseconds a page: let it take one part in a hundred of our time.
+            let took = pager.kernel.now_ns() - now;
+            self.share_look_ns = now + (took * 100).max(SHARE_LOOK_NS);
+            self.may_share = self.shared > ByteCount::ZERO || self.last_resident == ByteCount::ZERO;
+        }
+        resident.saturating_sub(self.shared)
     }
 
     /// Writes the current numbers to the ledger, whatever time it is.

@@ -26,9 +26,9 @@ use crate::state::State;
 const QUEUE: usize = 32;
 /// Tries to fill a page before it counts as stuck. All but the first few sleep [`RETRY_PAUSE`]: some ten seconds of
 /// running time, however long the process may have been stopped meanwhile.
-const TRIES_MAX: u32 = 200_000;
+pub(crate) const TRIES_MAX: u32 = 200_000;
 const TRIES_WITHOUT_PAUSE: u32 = 50;
-const RETRY_PAUSE: Duration = Duration::from_micros(50);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_micros(50);
 /// Waits for the reclaimer, of [`ROOM_PAUSE`] each, before a fault is served without room. The reclaimer may itself
 /// wait for a fault of ours, so this must end.
 const ROOM_WAITS_MAX: u32 = 400;
@@ -62,8 +62,14 @@ enum Gathered {
     Backed(ReadJob),
     /// The page is in place.
     Served(FaultKind),
-    /// Not now.
-    Wait,
+    /// Not before the fork that is going on is done.
+    Deferred,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Served {
+    Done,
+    Deferred,
 }
 
 /// The serving thread's own memory.
@@ -112,7 +118,11 @@ impl Server {
             let page = self.queue[0];
             self.queue.copy_within(1..self.queued, 0);
             self.queued -= 1;
-            self.serve_fault(pager, page)?;
+            if self.serve_fault(pager, page)? == Served::Deferred {
+                self.queue[self.queued] = page;
+                self.queued += 1;
+                return Ok(0);
+            }
         }
         Ok(faults)
     }
@@ -135,7 +145,7 @@ impl Server {
         });
     }
 
-    fn serve_fault<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, page: PageIndex) -> Result<(), Stuck> {
+    fn serve_fault<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, page: PageIndex) -> Result<Served, Stuck> {
         let begun = pager.kernel.now_ns();
         let mut window = self.streams.window(page);
         for tries in 0..TRIES_MAX {
@@ -147,10 +157,7 @@ impl Server {
                     self.fetch(pager, page, job)?;
                     (1, FaultKind::Backed)
                 }
-                Gathered::Wait => {
-                    self.pause(pager, tries);
-                    continue;
-                }
+                Gathered::Deferred => return Ok(Served::Deferred),
             };
             self.decode(pager, page, count)?;
             match self.fill(pager, page, count)? {
@@ -182,8 +189,8 @@ impl Server {
         window: PageCount,
     ) -> Gathered {
         let mut state = pager.lock();
-        if !state.announce(page) {
-            return Gathered::Wait;
+        if !state.can_fill() {
+            return Gathered::Deferred;
         }
         let (piece, kind) = match state.look_up(page, &mut self.copies[0]) {
             // Discarded after a fault had brought it once more, or here already: zeros, and the kernel decides.
@@ -236,6 +243,33 @@ impl Server {
             };
         }
         window
+    }
+
+    /// The content of a page of a forked child.
+    pub(crate) fn child_page<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        page: PageIndex,
+    ) -> Result<&PageBytes, Stuck> {
+        let mut state = pager.lock();
+        self.pieces[0] = match state.look_up_for_child(page, &mut self.copies[0]) {
+            // Resident in the frozen state, but discarded before the fork: as for our own pages.
+            Lookup::Resident | Lookup::Zeros => Piece::Zeros,
+            Lookup::Filled(word) => Piece::Word(word),
+            Lookup::Encoded(length) => Piece::Encoding(length),
+            Lookup::Leaving(frame) => {
+                // SAFETY: in a frozen state no frame changes.
+                self.pages[0].clone_from(unsafe { &*pager.kernel.frame(frame) });
+                Piece::Ready
+            }
+            Lookup::Backed(job) => {
+                drop(state);
+                self.fetch(pager, page, job)?;
+                self.pieces[0]
+            }
+        };
+        self.decode(pager, page, 1)?;
+        Ok(&self.pages[0])
     }
 
     /// Reads one encoding back from the medium, without the lock.
@@ -362,8 +396,9 @@ fn is_short<K: Kernel, S: Store>(pager: &Pager<K, S>) -> bool {
     short
 }
 
-fn record<K: Kernel, S: Store>(pager: &Pager<K, S>, kind: FaultKind, begun: u64) {
+fn record<K: Kernel, S: Store>(pager: &Pager<K, S>, kind: FaultKind, begun: u64) -> Served {
     let ns = pager.kernel.now_ns() - begun;
     pager.entry.faults[kind as usize].record(ns);
     pager.entry.add(Counter::ServeNs, ns);
+    Served::Done
 }

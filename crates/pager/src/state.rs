@@ -1,6 +1,6 @@
 //! The state under the lock: which ranges are managed, where each page is, and what has left but is not encoded.
 
-use backing::ReadJob;
+use backing::{ChildPin, ReadJob};
 use cache::{Cache, Hand, Lookup};
 use page::{PAGE_BYTES, PageIndex};
 use policy::replacement::Age;
@@ -28,6 +28,8 @@ pub(crate) struct State<S> {
     journal: Journal,
     /// The child of the fork that is going on.
     pub(crate) forked: Option<ForkedMemory>,
+    /// Keeps the segments that it reads.
+    pub(crate) pin: Option<ChildPin>,
     /// Layout messages since the start.
     pub(crate) layout_events: u64,
 }
@@ -43,6 +45,7 @@ impl<S: Store> State<S> {
             frozen: false,
             journal: Journal::new(),
             forked: None,
+            pin: None,
             layout_events: 0,
         }
     }
@@ -68,26 +71,29 @@ impl<S: Store> State<S> {
         }
     }
 
+    /// Where a page of the forked child is, as [`State::look_up`] says it for our own.
+    pub(crate) fn look_up_for_child(&mut self, page: PageIndex, copy: &mut [u8; PAGE_BYTES]) -> Lookup {
+        match self.journal.trace_for_child(page) {
+            Traced::At(origin) => self.cache.look_up(origin, copy),
+            Traced::Resident | Traced::Untouched => Lookup::Zeros,
+        }
+    }
+
     /// Returns a job of [`Lookup::Backed`].
     pub(crate) fn finish_read(&mut self, job: ReadJob) {
         self.cache.finish_read(job);
     }
 
-    /// The page is about to be filled. Says `false` if that cannot be noted now: then it must not be.
-    pub(crate) fn announce(&mut self, page: PageIndex) -> bool {
-        if !self.frozen {
-            return true;
-        }
-        if self.journal.is_nearly_full(JOURNAL_RESERVE) {
-            return false;
-        }
-        self.journal.note(Record::Filled(page));
-        true
+    /// Whether a page can be filled now: in a frozen state there must be room to note it.
+    pub(crate) fn can_fill(&self) -> bool {
+        !self.frozen || !self.journal.is_nearly_full(JOURNAL_RESERVE)
     }
 
     /// The page has been filled.
     pub(crate) fn settle(&mut self, page: PageIndex, age: Age) {
-        if !self.frozen {
+        if self.frozen {
+            self.journal.note(Record::Filled(page));
+        } else {
             self.cache.settle(page, age);
         }
     }
@@ -102,6 +108,7 @@ impl<S: Store> State<S> {
             Message::Fork(child) => {
                 assert!(self.forked.is_none(), "a second fork before the first is done");
                 self.forked = Some(child);
+                self.journal.mark_fork();
                 return;
             }
             Message::Fault { .. } => return,
@@ -140,6 +147,19 @@ impl<S: Store> State<S> {
     pub(crate) fn freeze(&mut self) {
         assert!(!self.frozen && self.ring.is_quiet());
         self.frozen = true;
+    }
+
+    /// In a forked child: follows the layout messages that were noted before the fork. Which pages were filled the
+    /// kernel knows.
+    pub(crate) fn replay_layout(&mut self) {
+        self.frozen = false;
+        let mut journal = core::mem::replace(&mut self.journal, Journal::new());
+        journal.replay(|record| {
+            if !matches!(record, Record::Filled(_)) {
+                self.apply(record);
+            }
+        });
+        self.journal = journal;
     }
 
     /// Makes up for what has been noted since [`State::freeze`].

@@ -58,6 +58,12 @@ impl File {
         Ok(Self { fd })
     }
 
+    /// The number of its descriptor, to be handed to a forked child.
+    pub fn number(&self) -> i32 {
+        use rustix::fd::AsRawFd;
+        self.fd.as_raw_fd()
+    }
+
     /// Reads at `offset`; how many bytes came, 0 at the end of the file.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
         rustix::io::pread(&self.fd, out, offset)

@@ -89,6 +89,12 @@ impl Line {
         Ok(Self(socket))
     }
 
+    /// Gives it a number of at least `above`.
+    pub fn move_above(&mut self, above: i32) -> Result<(), Errno> {
+        self.0 = rustix::io::fcntl_dupfd_cloexec(&self.0, above)?;
+        Ok(())
+    }
+
     /// Its number, to be passed on to a child's child.
     pub fn number(&self) -> i32 {
         self.0.as_raw_fd()

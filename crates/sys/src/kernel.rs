@@ -152,6 +152,9 @@ pub trait Kernel {
     /// Anonymous memory of the whole process that is resident now, pleat's own included.
     fn resident_anonymous(&self) -> ByteCount;
 
+    /// The part of it that is this process's alone: what it shares with forked ones counts in proportion.
+    fn proportional_anonymous(&self) -> Option<ByteCount>;
+
     /// Time, for measuring and for limits of waiting.
     fn now_ns(&self) -> u64;
 }

@@ -6,6 +6,7 @@
 //! without a message that only we could read (docs/userfaultfd.md).
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use rustix::event::{PollFd, PollFlags};
@@ -13,6 +14,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, Timespec};
 use rustix::mm::Advice;
 
+use crate::handover::{Line, Reception};
 use crate::kernel::{Kernel, Mapping, Message, PageRange, Partial};
 use crate::sync::Lock;
 use crate::uffd::{Uffd, feature};
@@ -89,6 +91,16 @@ impl Linux {
         let mut fds = [PollFd::new(&self.program, PollFlags::IN)];
         // Signals are blocked; any other outcome means to look, which is what follows.
         let _ = rustix::event::poll(&mut fds, None);
+    }
+
+    /// Sleeps until there is a message of this process or of its forked child, somebody calls, or somebody on the line
+    /// speaks; at most for `limit`.
+    pub fn wait_for_any(&self, child: &Uffd, reception: &Reception, line: Option<&Line>, limit: Duration) {
+        let program = self.program.as_fd();
+        let mut fds = [program, child.as_fd(), reception.as_fd(), line.map_or(program, AsFd::as_fd)]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        let _ = rustix::event::poll(&mut fds, Some(&limit));
     }
 
     /// Whether there is a message now.
@@ -219,6 +231,17 @@ impl Kernel for Linux {
 
     fn resident_anonymous(&self) -> ByteCount {
         resident_anonymous(&self.statm).unwrap_or(ByteCount::ZERO)
+    }
+
+    fn proportional_anonymous(&self) -> Option<ByteCount> {
+        let rollup =
+            rustix::fs::openat(&self.proc, c"smaps_rollup", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let mut text = [0; 2048];
+        let length = rustix::io::read(&rollup, &mut text).ok()?;
+        let text = core::str::from_utf8(&text[..length]).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
+        let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+        Some(ByteCount(kib << 10))
     }
 
     fn now_ns(&self) -> u64 {

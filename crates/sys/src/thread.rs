@@ -106,6 +106,16 @@ pub unsafe fn spawn(
     errno(result).map(|tid| tid as u32)
 }
 
+/// Takes over the descriptor of that number in this thread's table.
+///
+/// # Safety
+/// It is open, and nobody else owns it.
+pub unsafe fn take_descriptor(number: i32) -> rustix::fd::OwnedFd {
+    use rustix::fd::FromRawFd;
+    // SAFETY: the caller's promise.
+    unsafe { rustix::fd::OwnedFd::from_raw_fd(number) }
+}
+
 /// Closes every descriptor of this thread's table. Only for a thread that has a table of its own.
 pub fn close_all_descriptors() {
     // SAFETY: takes three numbers; nothing of ours is open yet on a thread that has just been made.

@@ -76,6 +76,17 @@ impl Uffd {
         Self(fd)
     }
 
+    /// The number of its descriptor.
+    pub fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    /// Gives it a number of at least `above`.
+    pub fn move_above(&mut self, above: i32) -> Result<(), Errno> {
+        self.0 = rustix::io::fcntl_dupfd_cloexec(&self.0, above)?;
+        Ok(())
+    }
+
     fn ioctl(&self, request: usize, argument: *mut u64) -> Result<(), Errno> {
         let args = [self.0.as_raw_fd() as usize, request, argument as usize, 0, 0, 0];
         // SAFETY: each caller passes an array of u64 that is the request's structure. What the request does to the
@@ -135,6 +146,13 @@ impl Uffd {
         const UFFDIO_WRITEPROTECT: usize = 0xc018_aa06;
         let mut argument = [probe.address(), PAGE_BYTES as u64, 0];
         self.ioctl(UFFDIO_WRITEPROTECT, argument.as_mut_ptr()) == Err(Errno::SRCH)
+    }
+
+    /// Copies one page into the hole `to` and wakes who waits there.
+    pub fn fill(&self, to: PageIndex, bytes: &page::PageBytes) -> Result<(), Errno> {
+        // SAFETY: a reference to a page is readable for a page.
+        let filled = unsafe { self.copy(to, bytes.0.as_ptr(), PageCount(1)) };
+        filled.error.map_or(Ok(()), Err)
     }
 
     /// The next message, or `None` if there is none.

@@ -1,0 +1,375 @@
+//! fork, from libc's handlers to the child's own agent. The steps are told in `pager::fork`; here are the threads.
+//!
+//! ```text
+//!  forking thread   gate closed, reclaimer rests, state frozen ─ fork ─────────────────────────────► parent goes on
+//!  handler                          reads the message, serves the child, sends descriptors, thaws, gate open
+//!  child            libc's handler: starts an agent, waits ─────────────────────────────────────► child goes on
+//!  child's keeper                        calls the parent's handler, takes over, starts a handler, reclaims
+//! ```
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use alloc::vec::Vec;
+
+use backing::ChildPin;
+use pager::ledger::Phase;
+use pager::{FreshBacking, Pager, Server};
+use store::Slabs;
+use sys::Errno;
+use sys::handover::{Line, Reception, renumber};
+use sys::kernel::{ForkedMemory, Message};
+use sys::linux::Linux;
+use sys::sync::{Lock, Sharing, wait_while, wake_all};
+use sys::thread::{self, Descriptors};
+use sys::uffd::Uffd;
+
+use crate::entry;
+use crate::failure::fail;
+use crate::keeper::{self, Keeper};
+use crate::watcher::{self, Agent};
+
+/// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(2);
+/// What the agents say to each other.
+const DESCRIPTORS: u8 = b'd';
+const READY: u8 = b'r';
+const YOURS: u8 = b'y';
+
+/// Lets one thread through at a time.
+pub(crate) struct Gate(AtomicU32);
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Waits until it is open and closes it.
+    pub(crate) fn close(&self) {
+        while self.0.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            wait_while(&self.0, 1, LOOK, Sharing::Process);
+        }
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.store(0, Ordering::Release);
+        wake_all(&self.0, Sharing::Process);
+    }
+}
+
+/// Where a fork stands, as the forking thread and the handler see it.
+const NO_FORK: u32 = 0;
+const FROZEN: u32 = 1;
+const ATTENDED: u32 = 2;
+
+/// What a keeper has for forks.
+pub(crate) struct Forks {
+    reception: Reception,
+    stage: AtomicU32,
+    /// 1 while the reclaimer is asked to rest, and while it does.
+    rest_wanted: AtomicU32,
+    resting: AtomicU32,
+    /// Numbers of the descriptors that a child needs: swap files of ours and of our ancestors, and the lines that tell
+    /// the ancestors that we still read theirs.
+    passed_on: Lock<Vec<i32>>,
+    /// Children that read our segments.
+    readers: Lock<Vec<(Line, ChildPin)>>,
+}
+
+impl Forks {
+    pub(crate) fn open() -> Result<Self, Errno> {
+        Ok(Self::with(Reception::open()?, Vec::new()))
+    }
+
+    fn with(reception: Reception, passed_on: Vec<i32>) -> Self {
+        Self {
+            reception,
+            stage: AtomicU32::new(NO_FORK),
+            rest_wanted: AtomicU32::new(0),
+            resting: AtomicU32::new(0),
+            passed_on: Lock::new(passed_on),
+            readers: Lock::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn pass_on(&self, number: i32) {
+        self.passed_on.lock().push(number);
+    }
+
+    pub(crate) fn wants_rest(&self) -> bool {
+        self.rest_wanted.load(Ordering::Acquire) == 1
+    }
+
+    /// On the reclaimer's thread: changes nothing until the fork is done.
+    pub(crate) fn rest_while_forking(&self) {
+        self.resting.store(1, Ordering::Release);
+        wake_all(&self.resting, Sharing::Process);
+        while self.wants_rest() {
+            wait_while(&self.rest_wanted, 1, LOOK, Sharing::Process);
+        }
+        self.resting.store(0, Ordering::Release);
+    }
+
+    /// Gives up the pins of children that have ended.
+    pub(crate) fn unpin_dead(&self, pager: &Pager<Linux, Slabs>) {
+        let mut readers = self.readers.lock();
+        while let Some(at) = readers.iter().position(|(line, _)| line.is_dead()) {
+            let (_, pin) = readers.swap_remove(at);
+            pager.unpin(pin);
+        }
+    }
+
+    fn let_go(&self) {
+        self.stage.store(NO_FORK, Ordering::Release);
+        self.rest_wanted.store(0, Ordering::Release);
+        wake_all(&self.rest_wanted, Sharing::Process);
+    }
+}
+
+impl Agent {
+    /// On the forking thread, before the fork.
+    pub(crate) fn before_fork(&self) {
+        self.gate.close();
+        let Some(keeper) = self.keeper() else { return };
+        let forks = &keeper.forks;
+        forks.rest_wanted.store(1, Ordering::Release);
+        while forks.resting.load(Ordering::Acquire) == 0 {
+            keeper.pager.wake_reclaimer();
+            wait_while(&forks.resting, 0, LOOK, Sharing::Process);
+        }
+        // The handler may be encoding to make room; it is done soon.
+        while !keeper.pager.try_freeze() {
+            thread::sleep(Duration::from_micros(20));
+        }
+        forks.stage.store(FROZEN, Ordering::Release);
+    }
+
+    /// On the forking thread, after the fork, whether it worked or not.
+    pub(crate) fn after_fork_in_parent(&self) {
+        let Some(keeper) = self.keeper() else { return self.gate.open() };
+        // The kernel lets us return only when the handler has read the message about the child. Without one there is
+        // no child.
+        let attended = keeper.pager.has_forked()
+            || keeper.forks.stage.compare_exchange(FROZEN, NO_FORK, Ordering::AcqRel, Ordering::Relaxed).is_err();
+        if !attended {
+            finish(self, keeper, None);
+        }
+    }
+
+    /// In the child, on its only thread.
+    pub(crate) fn after_fork_in_child(&'static self) {
+        // SAFETY: this is the process's only thread, and it is not inside the heap.
+        unsafe { crate::heap::reset_after_fork() };
+        // SAFETY: as above; the lock is held for the copying of two pointers only.
+        unsafe { self.membership.reset() };
+        self.gate.open();
+        let ledger = self.membership().ledger;
+        let Some(membership) = entry::claim(ledger) else {
+            if self.keeper().is_some() {
+                fail(format_args!("more than {} processes in one run", pager::ledger::PROCESSES_MAX));
+            }
+            return;
+        };
+        *self.membership.lock() = membership;
+        crate::failure::note_in(membership.entry);
+        if self.keeper().is_none() {
+            // Without a thread to be had the child runs outside the budget, and loses nothing.
+            let _ = watcher::start(self);
+            return;
+        }
+        self.is_resumed.store(0, Ordering::Release);
+        let argument = core::ptr::from_ref(self) as usize;
+        // SAFETY: the watcher's memory is the parent's watcher's, which does not exist here.
+        let started = unsafe { thread::spawn(&self.watcher_memory, Descriptors::Own, resume, argument) };
+        if let Err(errno) = started {
+            fail(format_args!("a forked process gets no thread for its agent: {errno:?}"));
+        }
+        let mut waited = Duration::ZERO;
+        while self.is_resumed.load(Ordering::Acquire) == 0 {
+            wait_while(&self.is_resumed, 0, LOOK, Sharing::Process);
+            waited += LOOK;
+            if waited > 2 * PATIENCE {
+                fail(format_args!("the agent of a forked process does not start"));
+            }
+        }
+    }
+}
+
+/// The fork is done or has failed: the parent's state may change again.
+fn finish(agent: &Agent, keeper: &Keeper, reader: Option<Line>) {
+    let pin = keeper.pager.thaw();
+    match (pin, reader) {
+        (Some(pin), Some(line)) => keeper.forks.readers.lock().push((line, pin)),
+        (Some(pin), None) => keeper.pager.unpin(pin),
+        (None, _) => {}
+    }
+    keeper.forks.let_go();
+    agent.gate.open();
+}
+
+/// On the handler's thread: looks after a child that has been forked, until it looks after itself.
+pub(crate) fn attend(keeper: &Keeper, server: &mut Server) {
+    if !keeper.pager.has_forked() {
+        return;
+    }
+    let was_frozen = keeper.forks.stage.swap(ATTENDED, Ordering::AcqRel) == FROZEN;
+    let Some(ForkedMemory(number)) = keeper.pager.take_forked() else { return };
+    // SAFETY: the message brought the descriptor into this thread's table, and it is taken once.
+    let child = Uffd::adopt(unsafe { thread::take_descriptor(number) });
+    if !was_frozen {
+        keeper.forks.stage.store(NO_FORK, Ordering::Release);
+        refuse(keeper, &child);
+        return;
+    }
+    let reader = serve_until_taken_over(keeper, server, &child);
+    let agent = crate::host::agent().expect("it made this thread");
+    finish(agent, keeper, reader);
+}
+
+/// Serves the child's faults and hands its memory over. `None`: the child has ended first.
+fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd) -> Option<Line> {
+    let mut line: Option<Line> = None;
+    loop {
+        keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, line.as_ref(), LOOK);
+        if let Err(stuck) = server.serve(&keeper.pager) {
+            crate::handler::give_up(stuck);
+        }
+        serve_child(keeper, server, child);
+        if line.is_none() {
+            line = keeper.forks.reception.accept();
+            if let Some(line) = &line {
+                let mut numbers = alloc::vec![child.number()];
+                numbers.extend(keeper.forks.passed_on.lock().iter());
+                // A child that cannot receive them says so itself, and ends.
+                let _ = line.send(DESCRIPTORS, &numbers);
+            }
+        } else if let Some(ready) = &line {
+            if !ready.is_readable(Duration::ZERO) {
+                continue;
+            }
+            match ready.receive(Duration::ZERO, &mut |_, _| {}) {
+                Ok(READY) => {
+                    serve_child(keeper, server, child);
+                    return ready.send(YOURS, &[]).is_ok().then_some(line).flatten();
+                }
+                _ => return None,
+            }
+        }
+        if line.is_none() && child.is_orphaned(keeper.pager.kernel.probe()) {
+            return None;
+        }
+    }
+}
+
+fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd) {
+    while let Some(message) = child.read() {
+        match message {
+            Message::Fault { page, .. } => {
+                let served = server.serve_child(&keeper.pager, page, &mut |page, bytes| child.fill(page, bytes));
+                if let Err(stuck) = served {
+                    crate::handler::give_up(stuck);
+                }
+            }
+            // The child compares its mappings with the state when it takes over.
+            Message::Unmap(_) => {}
+            // Fork handlers of other libraries that run before ours and discard or move memory, or fork: none is known.
+            Message::Remove(_) | Message::Remap { .. } | Message::Fork(_) => {
+                fail(format_args!("a forked process changes its memory before its agent has started"));
+            }
+        }
+    }
+}
+
+/// A fork past libc's handlers: the child has no agent, and would read zeros where its memory is with us. It is ended
+/// at the first such page, with a line that says why.
+fn refuse(keeper: &Keeper, child: &Uffd) {
+    while !child.is_orphaned(keeper.pager.kernel.probe()) {
+        keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, None, LOOK);
+        while let Some(message) = child.read() {
+            if let Message::Fault { thread, .. } = message {
+                crate::failure::say(format_args!(
+                    "process {thread} was forked by a raw system call and is ended: pleat can follow libc's fork only"
+                ));
+                thread::kill_process(thread);
+            }
+        }
+        let mut server = Server::new();
+        if let Err(stuck) = server.serve(&keeper.pager) {
+            crate::handler::give_up(stuck);
+        }
+    }
+}
+
+/// Entry of a forked child's keeper; the argument is the agent's address.
+extern "C" fn resume(argument: usize) -> ! {
+    thread::close_all_descriptors();
+    // SAFETY: `after_fork_in_child` passed a reference that lives for ever.
+    let agent = unsafe { &*(argument as *const Agent) };
+    let keeper = agent.keeper.load(Ordering::Acquire);
+    if let Err(errno) = take_over(agent, keeper) {
+        fail(format_args!("a forked process cannot take its memory over: {errno:?}"));
+    }
+    // SAFETY: leaked by the parent, of which this is the copy; the mutable borrow of `take_over` has ended.
+    let keeper: &'static Keeper = unsafe { &*keeper };
+    if let Err(errno) = keeper::start_handler(agent, keeper) {
+        fail(format_args!("a forked process gets no thread for its faults: {errno:?}"));
+    }
+    let membership = agent.membership();
+    membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
+    agent.is_resumed.store(1, Ordering::Release);
+    wake_all(&agent.is_resumed, Sharing::Process);
+    keeper::reclaim(keeper, &membership)
+}
+
+fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<(), Errno> {
+    // SAFETY: this process's only other thread waits for `is_resumed` and uses the agent alone; the handler is not
+    // started yet. So nobody else reaches the keeper.
+    let keeper = unsafe { &mut *keeper };
+    let (line, child, inherited) = receive(&keeper.forks.reception.name())?;
+    let membership = agent.membership();
+    // A swap file for what this process will write back.
+    let file = keeper::open_swap_file(&membership)?;
+    let mut passed_on = inherited;
+    passed_on.push(line.number());
+    passed_on.extend(file.as_ref().map(|file| file.file().number()));
+    let fresh = match file {
+        Some(file) => {
+            Some(FreshBacking { store: alloc::boxed::Box::new(file), key: sys::process::random_key()? })
+        }
+        None => None,
+    };
+    // Ends with the process: our ancestors hear of it, and reuse the segments that we read.
+    core::mem::forget(line);
+    let old = core::mem::replace(&mut keeper.forks, Forks::with(Reception::open()?, passed_on));
+    old.reception.forget();
+    // The lines in it are not ours, nor is its memory worth the risk.
+    core::mem::forget(old.readers);
+    keeper.is_serving.store(false, Ordering::Release);
+    keeper.set_entry(membership.entry);
+    // SAFETY: as above, nobody else uses the pager; the parent's descriptors are forgotten, not closed.
+    unsafe {
+        keeper.pager.resume_in_child(membership.entry, fresh, |parents: Linux| Linux::inherit(child, parents.into_quarters()))
+    }
+}
+
+/// Calls the parent's handler. Returns the line to it, the userfaultfd of our memory, and the numbers of the
+/// descriptors that we inherit, which are open under the same numbers as there.
+fn receive(name: &[u8; 40]) -> Result<(Line, Uffd, Vec<i32>), Errno> {
+    let mut line = Line::call(name)?;
+    let mut received = Vec::new();
+    if line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)))? != DESCRIPTORS || received.is_empty() {
+        return Err(Errno::PROTO);
+    }
+    let above = 1 + received.iter().map(|(_, number)| *number).max().unwrap_or(0);
+    line.move_above(above + received.len() as i32)?;
+    let mut child = Uffd::adopt(received.remove(0).0);
+    child.move_above(above + received.len() as i32)?;
+    let inherited: Vec<i32> = received.iter().map(|(_, number)| *number).collect();
+    renumber(&mut received)?;
+    line.send(READY, &[])?;
+    match line.receive(PATIENCE, &mut |_, _| {})? {
+        YOURS => Ok((line, child, inherited)),
+        _ => Err(Errno::PROTO),
+    }
+}

@@ -1,0 +1,168 @@
+//! fork: two processes from one state.
+//!
+//! 1. Before the fork the reclaimer is at rest (its thread sees to that) and the state is frozen ([`Pager::try_freeze`]).
+//! 2. The kernel copies the memory, the agent's included, and sends a message with the child's userfaultfd. The forking
+//!    thread waits until the server has read it.
+//! 3. The child's faults come to that descriptor. Until the child has a server of its own the parent's brings its
+//!    pages too, from the frozen state, which is the child's state ([`Server::serve_child`]).
+//! 4. The child's agent takes over: it compares its copy of the state with what the kernel says is there
+//!    ([`Pager::resume_in_child`]), and the parent thaws ([`Pager::thaw`]).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use backing::{BackingStore, ChildPin, SegmentLog};
+use page::{PageBytes, PageIndex};
+use policy::replacement::Age;
+use store::Store;
+use sys::Errno;
+use sys::kernel::{ForkedMemory, Kernel, PageRange};
+
+use crate::Pager;
+use crate::ledger::Process;
+use crate::server::{Server, Stuck};
+use crate::state::State;
+
+/// What the child writes back to: a store of its own, and a key that has never been used.
+pub struct FreshBacking {
+    /// The store.
+    pub store: Box<dyn BackingStore>,
+    /// The key.
+    pub key: [u8; 32],
+}
+
+impl<K: Kernel, S: Store> Pager<K, S> {
+    /// Freezes the state if nobody is in the middle of moving pages. The caller keeps the reclaimer at rest.
+    pub fn try_freeze(&self) -> bool {
+        let mut state = self.lock();
+        if !state.ring.is_quiet() {
+            return false;
+        }
+        state.pin = state.cache.log().map(SegmentLog::pin_for_child);
+        state.freeze();
+        true
+    }
+
+    /// Whether the state is frozen.
+    pub fn is_frozen(&self) -> bool {
+        self.lock().frozen
+    }
+
+    /// The child's memory, once the message about the fork has been read. Taken once.
+    pub fn take_forked(&self) -> Option<ForkedMemory> {
+        self.lock().forked.take()
+    }
+
+    /// Whether the message about the fork has been read and nobody has taken the child's memory yet.
+    pub fn has_forked(&self) -> bool {
+        self.lock().forked.is_some()
+    }
+
+    /// Makes up for what has happened since the state was frozen. Returns the pin under which the child reads our
+    /// segments; without a child it must be given back at once.
+    pub fn thaw(&self) -> Option<ChildPin> {
+        let mut state = self.lock();
+        state.thaw(&self.kernel);
+        state.pin.take()
+    }
+
+    /// The child does not read our segments any more.
+    pub fn unpin(&self, pin: ChildPin) {
+        if let Some(log) = self.lock().cache.log() {
+            log.unpin_child(pin);
+        }
+    }
+
+    /// In a forked child, before any other use: makes the copied state the child's own. The child's other threads do
+    /// not exist, its only thread waits, and its parent serves it no more: so what the kernel says now is the truth.
+    ///
+    /// # Safety
+    /// No other thread of this process uses the pager. `replace` makes the child's kernel of the parent's, whose
+    /// descriptors are not open here.
+    pub unsafe fn resume_in_child(
+        &mut self,
+        entry: &'static Process,
+        fresh: Option<FreshBacking>,
+        replace: impl FnOnce(K) -> Result<K, Errno>,
+    ) -> Result<(), Errno> {
+        // SAFETY: no thread of this process holds it (see above); the parent's did not come along.
+        unsafe { self.reset_lock() };
+        self.replace_kernel(replace)?;
+        self.entry = entry;
+        let mut state = self.lock();
+        state.forked = None;
+        state.pin = None;
+        state.accounts.exhausted = false;
+        state.replay_layout();
+        if let (Some(log), Some(fresh)) = (state.cache.log(), fresh) {
+            log.fork_child(fresh.store, fresh.key);
+        }
+        self.adopt_present(&mut state)
+    }
+
+    /// Compares the state with the memory that is really there.
+    fn adopt_present(&self, state: &mut State<S>) -> Result<(), Errno> {
+        let mut mapped = Vec::new();
+        self.kernel.mappings(&mut |mapping| {
+            if mapping.anonymous {
+                mapped.push(mapping.range);
+            }
+        })?;
+        let old: Vec<PageRange> = state.regions.iter().collect();
+        state.regions.clear();
+        for region in &old {
+            let mut gone = *region;
+            for part in mapped.iter().filter_map(|range| range.intersection(*region)) {
+                state.cache.discard(gone.start, part.start);
+                gone.start = part.end;
+                state.regions.insert(part);
+                self.adopt_region(state, part)?;
+            }
+            // MADV_DONTFORK, or unmapped by another thread just before the fork.
+            state.cache.discard(gone.start, gone.end);
+        }
+        Ok(())
+    }
+
+    fn adopt_region(&self, state: &mut State<S>, region: PageRange) -> Result<(), Errno> {
+        let mut next = region.start;
+        let mut holes = Vec::new();
+        self.kernel.resident(region, &mut |run| {
+            holes.push(PageRange { start: next, end: run.start });
+            next = run.end;
+            for page in run.start.until(run.end) {
+                if state.cache.place(page) != cache::Place::Resident {
+                    // Served by the parent before we took over, or never managed.
+                    state.cache.settle(page, Age::TOUCHED);
+                }
+            }
+        })?;
+        holes.push(PageRange { start: next, end: region.end });
+        for hole in holes {
+            // Resident for the parent, discarded on the way here.
+            state.cache.forget_resident(hole.start, hole.end);
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    /// Brings a page of a forked child from the frozen state. `fill` puts it into the child's memory.
+    pub fn serve_child<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        page: PageIndex,
+        fill: &mut dyn FnMut(PageIndex, &PageBytes) -> Result<(), Errno>,
+    ) -> Result<(), Stuck> {
+        for _ in 0..crate::server::TRIES_MAX {
+            let bytes = self.child_page(pager, page)?;
+            match fill(page, bytes) {
+                // Another thread of the child cannot be; EXIST is a fault read twice.
+                Ok(()) | Err(Errno::EXIST | Errno::NOENT | Errno::SRCH | Errno::INVAL) => return Ok(()),
+                Err(Errno::AGAIN | Errno::NOMEM) => sys::thread::sleep(crate::server::RETRY_PAUSE),
+                Err(errno) => return Err(Stuck::Unfillable(page, errno)),
+            }
+        }
+        Err(Stuck::Unfillable(page, Errno::AGAIN))
+    }
+}
