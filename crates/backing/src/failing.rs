@@ -6,9 +6,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use sys::Errno;
+use sys::sync::{Held, Lock};
 
 use crate::buffer::AlignedBytes;
 use crate::{BLOCK_BYTES, BackingError, BackingStore};
@@ -55,14 +54,14 @@ struct Script {
 /// See the top of the file.
 pub struct FailingBacking<S> {
     inner: S,
-    script: Mutex<Script>,
+    script: Lock<Script>,
     meanwhile: Option<Meanwhile>,
 }
 
 impl<S: BackingStore> FailingBacking<S> {
     /// A wrapper that does nothing yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, script: Mutex::default(), meanwhile: None }
+        Self { inner, script: Lock::new(Script::default()), meanwhile: None }
     }
 
     /// The same, with something to be done at the start of each operation.
@@ -103,8 +102,8 @@ impl<S: BackingStore> FailingBacking<S> {
         &self.inner
     }
 
-    fn script(&self) -> MutexGuard<'_, Script> {
-        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    fn script(&self) -> Held<'_, Script> {
+        self.script.lock()
     }
 
     fn begin(&self, operation: Operation) -> Option<Fault> {

@@ -6,7 +6,7 @@
 //!
 //! The crate runs inside the agent: no libc, no panic over a bad medium, and nothing that touches the medium happens
 //! under the caller's lock. What takes long is a *job*, which the log hands out, any thread runs, and the log finishes.
-#![cfg_attr(not(any(test, feature = "testing")), no_std)]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;

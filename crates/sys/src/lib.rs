@@ -11,6 +11,8 @@ mod arch;
 pub mod area;
 pub mod file;
 pub mod clock;
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
 pub mod handover;
 pub mod host;
 pub mod kernel;
