@@ -21,6 +21,8 @@ mod ring;
 mod scan;
 mod server;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use fork::FreshBacking;
 pub use pager::{Config, Pager};

@@ -7,6 +7,7 @@
 
 use alloc::vec::Vec;
 
+use cache::Place;
 use page::{PageCount, PageIndex};
 use policy::replacement::Age;
 use store::Store;
@@ -51,12 +52,14 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     if read.is_err() {
         return Scanned::Changing; // /proc may be out of reach for a moment (descriptors, memory); nothing is lost.
     }
-    fresh.retain(|(gap, whole)| {
-        (gap.count() >= RANGE_PAGES_MIN || gap != whole) && pager.kernel.register(*gap).is_ok()
-    });
+    fresh
+        .retain(|(gap, whole)| (gap.count() >= RANGE_PAGES_MIN || gap != whole) && pager.kernel.register(*gap).is_ok());
     if pager.kernel.layout_is_changing() {
         for (gap, _) in &fresh {
-            pager.kernel.unregister(*gap);
+            // The end of a mapping that has grown was registered before, and what we keep of it would be lost.
+            if state.cache.is_untouched(gap.start, gap.end) {
+                pager.kernel.unregister(*gap);
+            }
         }
         return Scanned::Changing;
     }
@@ -78,12 +81,15 @@ fn is_manageable(mapping: &Mapping, untouchable: &[core::ops::Range<u64>]) -> bo
 }
 
 fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: PageRange) {
-    state.cache.discard(range.start, range.end);
     state.regions.insert(range);
     // Without an answer the pages that are there stay where they are, unmanaged, until they are discarded.
     let _ = pager.kernel.resident(range, &mut |run| {
         for page in run.start.until(run.end) {
-            state.cache.settle(page, Age::NONE);
+            // The end of a mapping that has grown is registered before we know of it, and some of its pages may have
+            // been served, or even reclaimed, already.
+            if state.cache.place(page) == Place::Untouched {
+                state.cache.settle(page, Age::NONE);
+            }
         }
     });
 }

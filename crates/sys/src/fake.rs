@@ -261,6 +261,13 @@ impl FakeKernel {
         PageCount(self.memory.borrow().frames.iter().filter(|frame| **frame != Frame::Empty).count() as u64)
     }
 
+    /// The program's mappings, without the call counting as one of the pager's.
+    pub fn visit_mappings(&self, visit: &mut dyn FnMut(PageRange)) {
+        let whole = PageRange { start: PageIndex(0), end: PageIndex(u64::MAX) };
+        let runs = self.memory.borrow().runs(whole);
+        runs.into_iter().for_each(|(range, _)| visit(range));
+    }
+
     /// Sets or clears a flag of the pages that are mapped in the range.
     pub fn set(&self, range: PageRange, flag: Flag, on: bool) {
         for (_, page) in self.memory.borrow_mut().pages.range_mut(range.start..range.end) {
@@ -328,6 +335,16 @@ impl FakeKernel {
             }
         }
         memory.change(thread, messages, None)
+    }
+
+    /// mremap that lets the mapping which ends at `end` grow where it is: without a message, registered or not.
+    pub fn grow(&self, end: PageIndex, count: PageCount) {
+        let memory = &mut *self.memory.borrow_mut();
+        let vma = memory.pages[&PageIndex(end.0 - 1)].vma;
+        for page in end.until(end + count) {
+            let old = memory.pages.insert(page, Page { vma, bytes: None, pinned: false, shared: false });
+            assert!(old.is_none(), "{page:?} is mapped already");
+        }
     }
 
     /// fork: the child is there, the parent's thread waits until the message is read.

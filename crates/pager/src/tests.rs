@@ -1,0 +1,11 @@
+//! The pager driven by a fake kernel: seeded schedules of a program, the server and the reclaimer, in which every byte
+//! that the program reads is compared with a plain copy of its memory.
+
+mod content;
+mod forks;
+mod medium;
+mod metadata;
+mod named;
+mod program;
+mod schedules;
+mod world;
