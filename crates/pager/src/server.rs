@@ -370,16 +370,19 @@ impl Server {
             if self.worker.encode(pager) > 0 {
                 continue;
             }
-            if !matches!(evicted, Evicted::Moved(count) if count > PageCount::ZERO) && evicted != Evicted::Aged {
-                if evicted == Evicted::Changing {
-                    self.read(pager);
-                }
-                if evicted == Evicted::Frozen {
-                    return;
-                }
-                pager.wait_for_progress(ROOM_PAUSE);
-                waits += 1;
+            if evicted == Evicted::Aged {
+                continue;
             }
+            // Pages that have been moved count, too: without swap those that no codec makes smaller go straight back, and
+            // would be moved for ever.
+            waits += 1;
+            match evicted {
+                Evicted::Moved(count) if count > PageCount::ZERO => continue,
+                Evicted::Frozen => return,
+                Evicted::Changing => self.read(pager),
+                _ => {}
+            }
+            pager.wait_for_progress(ROOM_PAUSE);
         }
     }
 }
