@@ -50,22 +50,24 @@ fn take(entry: &Process, pid: u32) -> bool {
 }
 
 impl Membership {
-    /// What this process may hold now, by what all hold.
+    /// What this process may hold now: its share of what the processes that are not managed leave.
     pub(crate) fn share(&self) -> ByteCount {
-        let budget = ByteCount(self.ledger.budget_bytes.load(Ordering::Relaxed));
+        let budget = self.ledger.budget_bytes.load(Ordering::Relaxed);
         let used = self.ledger.processes_used.load(Ordering::Acquire) as usize;
-        let (mut total, mut managed) = (0, 0);
+        let (mut managed, mut total, mut unmanaged) = (0, 0, 0);
         for entry in &self.ledger.processes[..used.min(PROCESSES_MAX)] {
             match Phase::from_number(entry.phase.load(Ordering::Relaxed)) {
                 Phase::Managing => {
                     total += entry.footprint();
                     managed += 1;
                 }
-                Phase::Watching => total += entry.get(Gauge::ResidentBytes),
+                Phase::Watching => unmanaged += entry.get(Gauge::ResidentBytes),
                 Phase::Free | Phase::Failed | Phase::Stopped => {}
             }
         }
-        let share = sizing::share(budget, ByteCount(self.entry.footprint()), ByteCount(total), managed);
+        // However much others take, something must be left to work with.
+        let left = ByteCount(budget.saturating_sub(unmanaged).max(budget / 8));
+        let share = sizing::share(left, ByteCount(self.entry.footprint()), ByteCount(total), managed);
         self.entry.share_bytes.store(share.0, Ordering::Relaxed);
         share
     }

@@ -13,12 +13,13 @@ use core::time::Duration;
 use alloc::vec::Vec;
 
 use backing::ChildPin;
+use page::PageIndex;
 use pager::ledger::Phase;
-use pager::{FreshBacking, Pager, Server};
+use pager::{FreshBacking, Pager, Reclaimer, Server};
 use store::Slabs;
 use sys::Errno;
 use sys::handover::{Line, Reception, renumber};
-use sys::kernel::{ForkedMemory, Message};
+use sys::kernel::{ForkedMemory, Message, PageRange};
 use sys::linux::Linux;
 use sys::sync::{Lock, Sharing, wait_while, wake_all};
 use sys::thread::{self, Descriptors};
@@ -36,6 +37,8 @@ const LOOK: Duration = Duration::from_millis(2);
 const DESCRIPTORS: u8 = b'd';
 const READY: u8 = b'r';
 const YOURS: u8 = b'y';
+const REMOVED: u8 = b'x';
+const MOVED: u8 = b'm';
 
 /// Lets one thread through at a time.
 pub(crate) struct Gate(AtomicU32);
@@ -62,6 +65,7 @@ impl Gate {
 const NO_FORK: u32 = 0;
 const FROZEN: u32 = 1;
 const ATTENDED: u32 = 2;
+const FAILED: u32 = 3;
 
 /// What a keeper has for forks.
 pub(crate) struct Forks {
@@ -101,14 +105,27 @@ impl Forks {
         self.rest_wanted.load(Ordering::Acquire) == 1
     }
 
-    /// On the reclaimer's thread: changes nothing until the fork is done.
-    pub(crate) fn rest_while_forking(&self) {
+    /// On the reclaimer's thread: freezes the state and changes nothing until the fork is done. The forking thread
+    /// cannot freeze it itself: our descriptors are not in its table.
+    pub(crate) fn rest_while_forking(&self, agent: &Agent, pager: &Pager<Linux, Slabs>) {
+        // The handler may be encoding to make room; it is done soon.
+        while !pager.try_freeze() {
+            thread::sleep(Duration::from_micros(20));
+        }
+        self.stage.store(FROZEN, Ordering::Release);
         self.resting.store(1, Ordering::Release);
         wake_all(&self.resting, Sharing::Process);
         while self.wants_rest() {
             wait_while(&self.rest_wanted, 1, LOOK, Sharing::Process);
         }
+        // From here on a next fork may ask for rest: it finds us at work, and the gate closed until now.
         self.resting.store(0, Ordering::Release);
+        if self.stage.compare_exchange(FAILED, NO_FORK, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if let Some(pin) = pager.thaw() {
+                pager.unpin(pin);
+            }
+        }
+        agent.gate.open();
     }
 
     /// Gives up the pins of children that have ended.
@@ -121,7 +138,6 @@ impl Forks {
     }
 
     fn let_go(&self) {
-        self.stage.store(NO_FORK, Ordering::Release);
         self.rest_wanted.store(0, Ordering::Release);
         wake_all(&self.rest_wanted, Sharing::Process);
     }
@@ -138,11 +154,6 @@ impl Agent {
             keeper.pager.wake_reclaimer();
             wait_while(&forks.resting, 0, LOOK, Sharing::Process);
         }
-        // The handler may be encoding to make room; it is done soon.
-        while !keeper.pager.try_freeze() {
-            thread::sleep(Duration::from_micros(20));
-        }
-        forks.stage.store(FROZEN, Ordering::Release);
     }
 
     /// On the forking thread, after the fork, whether it worked or not.
@@ -150,10 +161,11 @@ impl Agent {
         let Some(keeper) = self.keeper() else { return self.gate.open() };
         // The kernel lets us return only when the handler has read the message about the child. Without one there is
         // no child.
-        let attended = keeper.pager.has_forked()
-            || keeper.forks.stage.compare_exchange(FROZEN, NO_FORK, Ordering::AcqRel, Ordering::Relaxed).is_err();
-        if !attended {
-            finish(self, keeper, None);
+        let forks = &keeper.forks;
+        if !keeper.pager.has_forked_for_sure()
+            && forks.stage.compare_exchange(FROZEN, FAILED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            forks.let_go();
         }
     }
 
@@ -196,16 +208,16 @@ impl Agent {
     }
 }
 
-/// The fork is done or has failed: the parent's state may change again.
-fn finish(agent: &Agent, keeper: &Keeper, reader: Option<Line>) {
+/// On the handler's thread: the fork is done, the parent's state may change again.
+fn finish(keeper: &Keeper, reader: Option<Line>) {
     let pin = keeper.pager.thaw();
     match (pin, reader) {
         (Some(pin), Some(line)) => keeper.forks.readers.lock().push((line, pin)),
         (Some(pin), None) => keeper.pager.unpin(pin),
         (None, _) => {}
     }
+    keeper.forks.stage.store(NO_FORK, Ordering::Release);
     keeper.forks.let_go();
-    agent.gate.open();
 }
 
 /// On the handler's thread: looks after a child that has been forked, until it looks after itself.
@@ -219,23 +231,25 @@ pub(crate) fn attend(keeper: &Keeper, server: &mut Server) {
     let child = Uffd::adopt(unsafe { thread::take_descriptor(number) });
     if !was_frozen {
         keeper.forks.stage.store(NO_FORK, Ordering::Release);
-        refuse(keeper, &child);
+        refuse(keeper, server, &child);
         return;
     }
     let reader = serve_until_taken_over(keeper, server, &child);
-    let agent = crate::host::agent().expect("it made this thread");
-    finish(agent, keeper, reader);
+    finish(keeper, reader);
 }
 
 /// Serves the child's faults and hands its memory over. `None`: the child has ended first.
 fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd) -> Option<Line> {
     let mut line: Option<Line> = None;
+    // What the child has changed in its layout so far.
+    let mut changes = Vec::new();
     loop {
+        keeper.is_alive();
         keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, line.as_ref(), LOOK);
         if let Err(stuck) = server.serve(&keeper.pager) {
             crate::handler::give_up(stuck);
         }
-        serve_child(keeper, server, child);
+        serve_child(keeper, server, child, &mut changes);
         if line.is_none() {
             line = keeper.forks.reception.accept();
             if let Some(line) = &line {
@@ -248,13 +262,12 @@ fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd) ->
             if !ready.is_readable(Duration::ZERO) {
                 continue;
             }
-            match ready.receive(Duration::ZERO, &mut |_, _| {}) {
-                Ok(READY) => {
-                    serve_child(keeper, server, child);
-                    return ready.send(YOURS, &[]).is_ok().then_some(line).flatten();
-                }
-                _ => return None,
+            if !matches!(ready.hear(Duration::ZERO), Ok((READY, _))) {
+                return None;
             }
+            serve_child(keeper, server, child, &mut changes);
+            let told = changes.iter().try_for_each(|(byte, words)| ready.tell(*byte, *words));
+            return told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok().then_some(line).flatten();
         }
         if line.is_none() && child.is_orphaned(keeper.pager.kernel.probe()) {
             return None;
@@ -262,7 +275,7 @@ fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd) ->
     }
 }
 
-fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd) {
+fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<(u8, [u64; 3])>) {
     while let Some(message) = child.read() {
         match message {
             Message::Fault { page, .. } => {
@@ -271,11 +284,17 @@ fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd) {
                     crate::handler::give_up(stuck);
                 }
             }
+            // Fork handlers of other libraries that run before ours. The child must hear of it.
+            Message::Remove(range) => changes.push((REMOVED, [range.start.0, range.end.0, 0])),
+            Message::Remap { from, to } => changes.push((MOVED, [from.start.0, from.end.0, to.0])),
             // The child compares its mappings with the state when it takes over.
             Message::Unmap(_) => {}
-            // Fork handlers of other libraries that run before ours and discard or move memory, or fork: none is known.
-            Message::Remove(_) | Message::Remap { .. } | Message::Fork(_) => {
-                fail(format_args!("a forked process changes its memory before its agent has started"));
+            // Before its agent has started the child has no way to fork but a raw system call.
+            Message::Fork(ForkedMemory(number)) => {
+                // SAFETY: the message brought the descriptor into this thread's table. Without it the grandchild's
+                // missing pages would be zeros; it waits at the first one instead, and is ended with its parent.
+                let _ = unsafe { thread::take_descriptor(number) };
+                fail(format_args!("a forked process forked again by a raw system call before its agent had started"));
             }
         }
     }
@@ -283,8 +302,9 @@ fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd) {
 
 /// A fork past libc's handlers: the child has no agent, and would read zeros where its memory is with us. It is ended
 /// at the first such page, with a line that says why.
-fn refuse(keeper: &Keeper, child: &Uffd) {
+fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd) {
     while !child.is_orphaned(keeper.pager.kernel.probe()) {
+        keeper.is_alive();
         keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, None, LOOK);
         while let Some(message) = child.read() {
             if let Message::Fault { thread, .. } = message {
@@ -294,7 +314,6 @@ fn refuse(keeper: &Keeper, child: &Uffd) {
                 thread::kill_process(thread);
             }
         }
-        let mut server = Server::new();
         if let Err(stuck) = server.serve(&keeper.pager) {
             crate::handler::give_up(stuck);
         }
@@ -316,17 +335,20 @@ extern "C" fn resume(argument: usize) -> ! {
         fail(format_args!("a forked process gets no thread for its faults: {errno:?}"));
     }
     let membership = agent.membership();
+    let mut reclaimer = Reclaimer::new();
+    reclaimer.shares_memory();
+    reclaimer.publish(&keeper.pager);
     membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
     agent.is_resumed.store(1, Ordering::Release);
     wake_all(&agent.is_resumed, Sharing::Process);
-    keeper::reclaim(keeper, &membership)
+    keeper::reclaim(keeper, &membership, reclaimer)
 }
 
 fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<(), Errno> {
     // SAFETY: this process's only other thread waits for `is_resumed` and uses the agent alone; the handler is not
     // started yet. So nobody else reaches the keeper.
     let keeper = unsafe { &mut *keeper };
-    let (line, child, inherited) = receive(&keeper.forks.reception.name())?;
+    let Inheritance { line, child, inherited, changes } = receive(&keeper.forks.reception.name())?;
     let membership = agent.membership();
     // A swap file for what this process will write back.
     let file = keeper::open_swap_file(&membership)?;
@@ -334,9 +356,7 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<(), Errno> {
     passed_on.push(line.number());
     passed_on.extend(file.as_ref().map(|file| file.file().number()));
     let fresh = match file {
-        Some(file) => {
-            Some(FreshBacking { store: alloc::boxed::Box::new(file), key: sys::process::random_key()? })
-        }
+        Some(file) => Some(FreshBacking { store: alloc::boxed::Box::new(file), key: sys::process::random_key()? }),
         None => None,
     };
     // Ends with the process: our ancestors hear of it, and reuse the segments that we read.
@@ -349,13 +369,26 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<(), Errno> {
     keeper.set_entry(membership.entry);
     // SAFETY: as above, nobody else uses the pager; the parent's descriptors are forgotten, not closed.
     unsafe {
-        keeper.pager.resume_in_child(membership.entry, fresh, |parents: Linux| Linux::inherit(child, parents.into_quarters()))
+        keeper.pager.resume_in_child(membership.entry, fresh, &changes, |parents: Linux| {
+            Linux::inherit(child, parents.into_quarters())
+        })
     }
 }
 
-/// Calls the parent's handler. Returns the line to it, the userfaultfd of our memory, and the numbers of the
-/// descriptors that we inherit, which are open under the same numbers as there.
-fn receive(name: &[u8; 40]) -> Result<(Line, Uffd, Vec<i32>), Errno> {
+/// What a child's agent gets from its parent's.
+struct Inheritance {
+    /// The line to the parent.
+    line: Line,
+    /// The userfaultfd of our memory.
+    child: Uffd,
+    /// Numbers of the descriptors that we inherit, open under the same numbers as there.
+    inherited: Vec<i32>,
+    /// What our process has changed in its layout before we came.
+    changes: Vec<Message>,
+}
+
+/// Calls the parent's handler.
+fn receive(name: &[u8; 40]) -> Result<Inheritance, Errno> {
     let mut line = Line::call(name)?;
     let mut received = Vec::new();
     if line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)))? != DESCRIPTORS || received.is_empty() {
@@ -367,9 +400,16 @@ fn receive(name: &[u8; 40]) -> Result<(Line, Uffd, Vec<i32>), Errno> {
     child.move_above(above + received.len() as i32)?;
     let inherited: Vec<i32> = received.iter().map(|(_, number)| *number).collect();
     renumber(&mut received)?;
-    line.send(READY, &[])?;
-    match line.receive(PATIENCE, &mut |_, _| {})? {
-        YOURS => Ok((line, child, inherited)),
-        _ => Err(Errno::PROTO),
+    line.tell(READY, [0; 3])?;
+    let mut changes = Vec::new();
+    loop {
+        let (byte, [start, end, to]) = line.hear(PATIENCE)?;
+        let range = PageRange { start: PageIndex(start), end: PageIndex(end) };
+        match byte {
+            YOURS => return Ok(Inheritance { line, child, inherited, changes }),
+            REMOVED => changes.push(Message::Remove(range)),
+            MOVED => changes.push(Message::Remap { from: range, to: PageIndex(to) }),
+            _ => return Err(Errno::PROTO),
+        }
     }
 }

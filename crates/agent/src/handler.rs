@@ -23,8 +23,8 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
     loop {
         pager.kernel.wait_for_messages();
         let entry = keeper.entry();
-        entry.busy_since_ns.store(pager.kernel.now_ns(), Ordering::Relaxed);
         loop {
+            entry.busy_since_ns.store(pager.kernel.now_ns(), Ordering::Relaxed);
             misbehave(keeper);
             match server.serve(pager) {
                 Ok(0) => {
@@ -32,7 +32,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
                     break;
                 }
                 Ok(faults) => {
-                    placement.follow(server.last_thread(), faults);
+                    placement.follow(server.last_thread(), faults, &keeper.handler_place);
                     fork::attend(keeper, &mut server);
                 }
                 Err(stuck) => give_up(stuck),

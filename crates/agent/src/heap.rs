@@ -43,8 +43,9 @@ unsafe impl GlobalAlloc for Heap {
         let mut blocks = self.blocks.lock();
         let mut block = blocks.allocate(layout);
         if block.is_none() {
-            // Room for the block, its header, and padding up to its alignment.
-            let wanted = layout.size() + 2 * layout.align() + 64;
+            // Room for the block, its header, and padding up to its alignment; TLSF looks for blocks by size rounded
+            // up to the next of 16 steps between powers of two, so a block that just fits is not found.
+            let wanted = layout.size() + layout.size() / 8 + 2 * layout.align() + 64;
             let bytes = wanted.max(GROWTH_BYTES);
             if let Ok(area) = Area::reserve(bytes) {
                 let memory = core::ptr::slice_from_raw_parts_mut(area.base(), area.bytes());

@@ -50,7 +50,12 @@ extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment
     }
     // SAFETY: the handlers take nothing and live as long as the library, which is never unloaded.
     let registered = unsafe {
-        __register_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child), core::ptr::null_mut())
+        __register_atfork(
+            Some(before_fork),
+            Some(after_fork_in_parent),
+            Some(after_fork_in_child),
+            core::ptr::null_mut(),
+        )
     };
     if registered != 0 {
         failure::fail(format_args!("fork handlers cannot be registered: {registered}"));

@@ -24,6 +24,7 @@ use crate::entry::Membership;
 use crate::failure::{end, fail, say};
 use crate::fork::Forks;
 use crate::handler;
+use crate::placement::{Company, Place};
 use crate::watcher::Agent;
 
 /// The part of the budget that may wait in frames, as a divisor, and its bounds in pages.
@@ -42,6 +43,7 @@ pub(crate) struct Keeper {
     pub(crate) pager: Pager<Linux, Slabs>,
     pub(crate) is_serving: AtomicBool,
     pub(crate) forks: Forks,
+    pub(crate) handler_place: Place,
     entry: AtomicPtr<Process>,
     fault: &'static [u8],
 }
@@ -50,6 +52,11 @@ impl Keeper {
     pub(crate) fn entry(&self) -> &'static Process {
         // SAFETY: an entry of the ledger, whose mapping is never undone.
         unsafe { &*self.entry.load(Ordering::Acquire) }
+    }
+
+    /// On the handler's thread, in a loop that may last: says that it is not stuck.
+    pub(crate) fn is_alive(&self) {
+        self.entry().busy_since_ns.store(self.pager.kernel.now_ns(), Ordering::Relaxed);
     }
 
     pub(crate) fn set_entry(&self, entry: &'static Process) {
@@ -77,7 +84,7 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     agent.keeper.store(core::ptr::from_ref(keeper).cast_mut(), Ordering::Release);
     agent.gate.open();
     membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
-    reclaim(keeper, &membership)
+    reclaim(keeper, &membership, Reclaimer::new())
 }
 
 pub(crate) fn start_handler(agent: &'static Agent, keeper: &'static Keeper) -> Result<(), Errno> {
@@ -141,6 +148,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         pager: Pager::new(kernel, cache, config),
         is_serving: AtomicBool::new(false),
         forks,
+        handler_place: Place::new(),
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
         fault: &agent.fault,
     })
@@ -179,20 +187,22 @@ fn swap_path(membership: &Membership) -> CString {
     CString::new(bytes).expect("cut at the first zero byte")
 }
 
-pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership) -> ! {
+pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut reclaimer: Reclaimer) -> ! {
     thread::ask_for_short_slices();
-    let mut reclaimer = Reclaimer::new();
     let mut watchdog = Watchdog::default();
+    let mut company = Company::new();
     let pager = &keeper.pager;
     loop {
         if keeper.forks.wants_rest() {
-            keeper.forks.rest_while_forking();
+            let agent = crate::host::agent().expect("it made this thread");
+            keeper.forks.rest_while_forking(agent, pager);
             reclaimer.shares_memory();
         }
         keeper.forks.unpin_dead(pager);
         let calls = pager.calls();
         pager.set_agent_bytes(ByteCount(STACK_BYTES + crate::heap::used_bytes()));
         let rest = reclaimer.round(pager, membership.share());
+        company.seek(&keeper.handler_place, reclaimer.prefers_company());
         if rest.exhausted {
             report_exhausted(membership, &rest);
         }
@@ -207,7 +217,10 @@ fn report_exhausted(membership: &Membership, _rest: &Rest) {
     let budget_mib = membership.ledger.budget_bytes.load(Ordering::Relaxed) >> 20;
     let advice = "raise --ram, or allow more swap with --swap and --swap-size";
     if membership.ledger.stop_when_full.load(Ordering::Relaxed) != 0 {
-        end(Phase::Stopped, format_args!("the budget of {budget_mib} MiB cannot be met, stopping the program: {advice}"));
+        end(
+            Phase::Stopped,
+            format_args!("the budget of {budget_mib} MiB cannot be met, stopping the program: {advice}"),
+        );
     }
     if membership.ledger.warned.swap(1, Ordering::Relaxed) == 0 {
         say(format_args!("the budget of {budget_mib} MiB cannot be met, the program goes on above it: {advice}"));

@@ -158,12 +158,6 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Whether all pages from `start` to `end` are untouched.
-    pub fn is_untouched(&self, start: PageIndex, end: PageIndex) -> bool {
-        let mut from = start;
-        self.table.next(&mut from, end, Looking::ForUsed).is_none()
-    }
-
     /// The resident pages from `start` to `end` turn out not to be there: they have been discarded.
     pub fn forget_resident(&mut self, start: PageIndex, end: PageIndex) {
         let mut from = start;

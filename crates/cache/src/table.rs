@@ -100,9 +100,10 @@ impl PageTable {
     /// Replaces the slot of `page`.
     pub(crate) fn set(&mut self, page: PageIndex, new: Slot) {
         let (directory_index, leaf_index, slot_index) = split(page);
-        let directory = self.directories.entry(directory_index).or_insert_with(|| {
-            Box::new(Directory { leaves: [const { None }; FANOUT as usize], used: 0 })
-        });
+        let directory = self
+            .directories
+            .entry(directory_index)
+            .or_insert_with(|| Box::new(Directory { leaves: [const { None }; FANOUT as usize], used: 0 }));
         if directory.leaves[leaf_index].is_none() {
             directory.used += 1;
             self.leaves += 1;
@@ -138,9 +139,8 @@ impl PageTable {
                 continue;
             }
             let leaf = directory.leaves[leaf_index].as_ref().filter(|leaf| looking.leaf_has_any(leaf));
-            let hit = leaf.and_then(|leaf| {
-                leaf.slots[slot_index..].iter().position(|slot| looking.wants(slot.place()))
-            });
+            let hit =
+                leaf.and_then(|leaf| leaf.slots[slot_index..].iter().position(|slot| looking.wants(slot.place())));
             if let Some(skip) = hit {
                 *from = PageIndex(from.0 + skip as u64);
                 return (*from < end).then_some(*from);

@@ -22,8 +22,10 @@ use crate::state::State;
 /// Pages moved out under one hold of the lock: large enough to share the call, small enough that a fault waits for
 /// some microseconds only.
 const MOVE_BATCH: PageCount = PageCount(32);
-/// Pages encoded between two holds of the lock.
-const ENCODE_BATCH: usize = 16;
+/// Pages encoded between two calls that give frames back: such a call interrupts every processor.
+const ENCODE_BATCH: usize = 64;
+/// Encodings published under one hold of the lock.
+const PUBLISH_BATCH: usize = 8;
 /// Pages that the hand passes under one hold of the lock.
 const LOOKS_MAX: u64 = 4096;
 
@@ -54,17 +56,38 @@ enum Encoded {
     Incompressible,
 }
 
+/// What encoding a batch came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Batch {
+    /// Frames that have been given back.
+    pub(crate) frames: usize,
+    /// Pages that take less memory now. The others went back to the program, or were not wanted any more.
+    pub(crate) gained: usize,
+}
+
 /// Buffers of one thread that evicts.
 pub(crate) struct Worker {
+    /// Pages encoded at a time.
+    batch: usize,
     scratch: Scratch,
     encodings: Box<[[u8; PAGE_BYTES]]>,
     encoded: [Encoded; ENCODE_BATCH],
 }
 
 impl Worker {
-    pub(crate) fn new() -> Self {
-        let encodings = vec![[0; PAGE_BYTES]; ENCODE_BATCH].into_boxed_slice();
-        Self { scratch: Scratch::new(), encodings, encoded: [Encoded::Nothing; ENCODE_BATCH] }
+    /// For the reclaimer: large batches, so that the cost of giving frames back is shared.
+    pub(crate) fn patient() -> Self {
+        Self::with_batch(ENCODE_BATCH)
+    }
+
+    /// For the server: small batches, because a fault waits.
+    pub(crate) fn hasty() -> Self {
+        Self::with_batch(ENCODE_BATCH / 4)
+    }
+
+    fn with_batch(batch: usize) -> Self {
+        let encodings = vec![[0; PAGE_BYTES]; batch].into_boxed_slice();
+        Self { batch, scratch: Scratch::new(), encodings, encoded: [Encoded::Nothing; ENCODE_BATCH] }
     }
 
     /// Moves one run of pages out of the program.
@@ -88,22 +111,22 @@ impl Worker {
         move_out(pager, &mut state, page, count, room.first)
     }
 
-    /// Encodes the oldest frames, publishes the encodings and gives the frames back. Says how many frames.
-    pub(crate) fn encode<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> usize {
+    /// Encodes the oldest frames, publishes the encodings and gives the frames back.
+    pub(crate) fn encode<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> Batch {
         let mut pages = [None; ENCODE_BATCH];
         let window = {
             let mut state = pager.lock();
             if state.frozen {
-                return 0;
+                return Batch::default();
             }
-            let window = state.ring.take(ENCODE_BATCH);
+            let window = state.ring.take(self.batch);
             for (page, frame) in pages.iter_mut().zip(window.frames()) {
                 *page = state.ring.page(frame);
             }
             window
         };
         if window.count == 0 {
-            return 0;
+            return Batch::default();
         }
         let begun = pager.kernel.now_ns();
         let mut encoded = 0;
@@ -119,15 +142,20 @@ impl Worker {
         }
         pager.entry.add(Counter::Encoded, encoded);
         pager.entry.add(Counter::EncodeNs, pager.kernel.now_ns() - begun);
-        self.publish(pager, window);
+        let gained = self.publish(pager, window);
         pager.kernel.release(window.first, PageCount(window.count as u64));
         pager.lock().ring.freed(window);
-        window.count
+        Batch { frames: window.count, gained }
     }
 
-    fn publish<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, window: Window) {
+    fn publish<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, window: Window) -> usize {
+        let mut gained = 0;
         let mut state = pager.lock();
         for (slot, frame) in window.frames().enumerate() {
+            if slot % PUBLISH_BATCH == PUBLISH_BATCH - 1 {
+                drop(state);
+                state = pager.lock();
+            }
             // Asked again: the program may have moved the page while it was encoded.
             let Some(page) = state.ring.page(frame) else { continue };
             // SAFETY: as in `encode`; the frame is released only after this.
@@ -141,6 +169,7 @@ impl Worker {
             if !state.cache.gains(outcome) && put_back(pager, &mut state, page, frame) {
                 continue;
             }
+            let gains = state.cache.gains(outcome);
             let mut published = state.cache.publish(page, frame, outcome);
             if published == Published::NoRoom && matches!(outcome, Outcome::SameFilled(_)) {
                 // Too many distinct words: an encoding of one word repeated is some twenty bytes.
@@ -150,7 +179,9 @@ impl Worker {
             }
             // The store's address space is twice the budget: it cannot be full before the budget has long been.
             assert!(published != Published::NoRoom || put_back(pager, &mut state, page, frame), "the store is full");
+            gained += usize::from(published == Published::Done && gains);
         }
+        gained
     }
 }
 

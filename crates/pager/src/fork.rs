@@ -16,7 +16,7 @@ use page::{PageBytes, PageIndex};
 use policy::replacement::Age;
 use store::Store;
 use sys::Errno;
-use sys::kernel::{ForkedMemory, Kernel, PageRange};
+use sys::kernel::{ForkedMemory, Kernel, Message, PageRange};
 
 use crate::Pager;
 use crate::ledger::Process;
@@ -38,6 +38,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         if !state.ring.is_quiet() {
             return false;
         }
+        self.kernel.finish_moves();
         state.pin = state.cache.log().map(SegmentLog::pin_for_child);
         state.freeze();
         true
@@ -50,12 +51,10 @@ impl<K: Kernel, S: Store> Pager<K, S> {
 
     /// The child's memory, once the message about the fork has been read. Taken once.
     pub fn take_forked(&self) -> Option<ForkedMemory> {
-        self.lock().forked.take()
-    }
-
-    /// Whether the message about the fork has been read and nobody has taken the child's memory yet.
-    pub fn has_forked(&self) -> bool {
-        self.lock().forked.is_some()
+        let mut state = self.lock();
+        let forked = state.forked.pop_front();
+        self.set_has_forked(!state.forked.is_empty());
+        forked
     }
 
     /// Makes up for what has happened since the state was frozen. Returns the pin under which the child reads our
@@ -77,12 +76,14 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// not exist, its only thread waits, and its parent serves it no more: so what the kernel says now is the truth.
     ///
     /// # Safety
-    /// No other thread of this process uses the pager. `replace` makes the child's kernel of the parent's, whose
+    /// No other thread of this process uses the pager. `meanwhile` are the layout messages of the child that its parent
+    /// has read. `replace` makes the child's kernel of the parent's, whose
     /// descriptors are not open here.
     pub unsafe fn resume_in_child(
         &mut self,
         entry: &'static Process,
         fresh: Option<FreshBacking>,
+        meanwhile: &[Message],
         replace: impl FnOnce(K) -> Result<K, Errno>,
     ) -> Result<(), Errno> {
         // SAFETY: no thread of this process holds it (see above); the parent's did not come along.
@@ -90,10 +91,14 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.replace_kernel(replace)?;
         self.entry = entry;
         let mut state = self.lock();
-        state.forked = None;
+        self.set_has_forked(false);
+        state.forked.clear();
         state.pin = None;
         state.accounts.exhausted = false;
         state.replay_layout();
+        for message in meanwhile {
+            state.follow(*message);
+        }
         if let (Some(log), Some(fresh)) = (state.cache.log(), fresh) {
             log.fork_child(fresh.store, fresh.key);
         }

@@ -158,7 +158,6 @@ pub(crate) enum Traced {
     Untouched,
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -313,7 +313,8 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let names = Gauge::ALL.iter().map(|gauge| gauge.name()).chain(Counter::ALL.iter().map(|counter| counter.name()));
+        let names =
+            Gauge::ALL.iter().map(|gauge| gauge.name()).chain(Counter::ALL.iter().map(|counter| counter.name()));
         let mut names: Vec<_> = names.collect();
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));

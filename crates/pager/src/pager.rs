@@ -1,7 +1,7 @@
 //! The pager: what the server and the reclaimer share.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use cache::Cache;
 use codec::Codec;
 use page::{ByteCount, PageCount};
 use store::Store;
-use sys::kernel::Kernel;
+use sys::kernel::{Kernel, Message};
 use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
 
 use crate::account::Accounts;
@@ -46,6 +46,8 @@ pub struct Pager<K, S> {
     hurry: AtomicU32,
     /// 1 while the reclaimer sleeps: spares the server a system call for each fault.
     resting: AtomicU32,
+    /// The message about a fork has been read, and nobody has taken the child's memory yet.
+    has_forked: AtomicBool,
     /// Goes up with each batch that the reclaimer has freed; a futex.
     progress: AtomicU32,
 }
@@ -62,6 +64,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             state: Lock::new(State::new(cache, Ring::new(config.frames), accounts)),
             hurry: AtomicU32::new(0),
             resting: AtomicU32::new(0),
+            has_forked: AtomicBool::new(false),
             progress: AtomicU32::new(0),
         }
     }
@@ -70,21 +73,23 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.state.lock()
     }
 
-    /// Reads the layout messages that wait now and follows them; faults go to `fault`, which says whether it takes
-    /// more. The state is locked from before the reading until after the following: so whoever holds the lock knows
+    /// Reads the layout messages that wait now and follows them; faults go to `fault`. The state is locked from before the reading until after the following: so whoever holds the lock knows
     /// that every message that has been read has been followed, and the kernel refuses to move anything while one is
-    /// unread.
-    pub(crate) fn read_messages(&self, fault: &mut dyn FnMut(page::PageIndex, u32) -> bool) {
+    /// unread. A batch is read, not all there is: what follows is a fault to be served or another call.
+    pub(crate) fn read_messages(&self, fault: &mut dyn FnMut(page::PageIndex, u32)) {
         let mut state = self.lock();
-        while let Some(message) = self.kernel.next_message() {
-            if let sys::kernel::Message::Fault { page, thread } = message {
-                if !fault(page, thread) {
-                    return;
-                }
+        if !state.can_follow() {
+            return;
+        }
+        self.kernel.messages(&mut |message| {
+            if let Message::Fault { page, thread } = message {
+                fault(page, thread);
             } else {
                 state.follow(message);
             }
-        }
+        });
+        // Release: the server's thread looks at it without the lock.
+        self.has_forked.store(!state.forked.is_empty(), Ordering::Release);
     }
 
     /// What the agent takes now: its whole heap and its stacks. The tables and buffers among it that are counted
@@ -110,6 +115,22 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.hurry();
     }
 
+    /// Whether the message about a fork has been read and nobody has taken the child's memory yet.
+    pub fn has_forked(&self) -> bool {
+        self.has_forked.load(Ordering::Acquire)
+    }
+
+    /// The same for the forking thread. The kernel lets it go on as soon as the message has been read, which is before
+    /// it has been followed; the lock is held from the one to the other.
+    pub fn has_forked_for_sure(&self) -> bool {
+        let _state = self.lock();
+        self.has_forked()
+    }
+
+    pub(crate) fn set_has_forked(&self, has_forked: bool) {
+        self.has_forked.store(has_forked, Ordering::Release);
+    }
+
     /// Lets the reclaimer rest for `limit` at most, unless it is needed since `seen` was read.
     pub fn rest(&self, seen: u32, limit: Duration) {
         self.resting.store(1, Ordering::SeqCst);
@@ -132,7 +153,10 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.resting.store(0, Ordering::Relaxed);
     }
 
-    pub(crate) fn replace_kernel(&mut self, replace: impl FnOnce(K) -> Result<K, sys::Errno>) -> Result<(), sys::Errno> {
+    pub(crate) fn replace_kernel(
+        &mut self,
+        replace: impl FnOnce(K) -> Result<K, sys::Errno>,
+    ) -> Result<(), sys::Errno> {
         let place = &raw mut self.kernel;
         // SAFETY: `place` is valid, and is written below before anybody can see it moved out: in between only `replace`
         // runs, and a panic in it ends the process.

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use backing::LogFull;
 use page::ByteCount;
+use policy::placement::RunLengths;
 use policy::sizing;
 use store::Store;
 use sys::kernel::Kernel;
@@ -42,11 +43,13 @@ const CLEAN_STEP: usize = 64;
 /// Time between attempts to write after a device has failed.
 const RETRY_NS: u64 = 1_000_000_000;
 /// Time between two looks at the numbers of the ledger.
-const FIGURES_NS: u64 = 20_000_000;
+const FIGURES_NS: u64 = 5_000_000;
 /// Shortest time between two looks at what is shared with forked processes.
-const SHARE_LOOK_NS: u64 = 100_000_000;
+const SHARE_LOOK_NS: u64 = 5_000_000;
 /// Longest time in one round: the program grows meanwhile in memory that is not registered yet.
 const ROUND_NS_MAX: u64 = 2_000_000;
+/// The same where the program waits for the processor that reclaim runs on.
+const COMPANY_NS_MAX: u64 = 300_000;
 
 /// What a round came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +63,7 @@ pub struct Rest {
 /// The reclaiming thread's own memory.
 pub struct Reclaimer {
     worker: Worker,
+    run_lengths: RunLengths,
     /// Unmanaged bytes after the last scan: what cannot be managed.
     unmanageable: i64,
     scanned_once: bool,
@@ -85,7 +89,8 @@ impl Reclaimer {
     /// Allocates all that reclaiming needs.
     pub fn new() -> Self {
         Self {
-            worker: Worker::new(),
+            worker: Worker::patient(),
+            run_lengths: RunLengths::default(),
             unmanageable: 0,
             scanned_once: false,
             rounds_without_gain: 0,
@@ -109,7 +114,7 @@ impl Reclaimer {
             let resident = self.resident(pager, begun);
             self.unmanageable = self.reconcile(pager, resident, share);
         }
-        let until_ns = begun + ROUND_NS_MAX;
+        let until_ns = begun + if self.prefers_company() { COMPANY_NS_MAX } else { ROUND_NS_MAX };
         let reclaimed = self.reclaim(pager, until_ns);
         let written = self.write_back(pager, until_ns);
         self.clean(pager);
@@ -138,17 +143,23 @@ impl Reclaimer {
         if self.may_share && now >= self.share_look_ns {
             let proportional = pager.kernel.proportional_anonymous().unwrap_or(resident);
             self.shared = resident.saturating_sub(proportional);
-            // A look takes the kernel some nanoseconds a page: let it take one part in a hundred of our time.
+            // A look takes the kernel some nanoseconds a page: let it take one part in twenty of our time.
             let took = pager.kernel.now_ns() - now;
-            self.share_look_ns = now + (took * 100).max(SHARE_LOOK_NS);
+            self.share_look_ns = now + (took * 20).max(SHARE_LOOK_NS);
             self.may_share = self.shared > ByteCount::ZERO || self.last_resident == ByteCount::ZERO;
         }
         resident.saturating_sub(self.shared)
     }
 
+    /// Whether reclaim should run on the processor of the program; see [`policy::placement`].
+    pub fn prefers_company(&self) -> bool {
+        self.run_lengths.prefers_company()
+    }
+
     /// Writes the current numbers to the ledger, whatever time it is.
-    pub fn publish<K: Kernel, S: Store>(&self, pager: &Pager<K, S>) {
-        publish_figures(pager, pager.kernel.resident_anonymous());
+    pub fn publish<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
+        let resident = self.resident(pager, pager.kernel.now_ns());
+        publish_figures(pager, resident);
     }
 
     /// Takes note of the kernel's count and of the share; returns what nobody manages.
@@ -172,7 +183,7 @@ impl Reclaimer {
         !self.scanned_once || unmanaged > self.unmanageable + if is_short { step / 4 } else { step }
     }
 
-    /// Moves pages out and encodes them until the high mark is reached. Returns the frames that were given back.
+    /// Moves pages out and encodes them until the high mark is reached. Returns the pages that take less memory now.
     fn reclaim<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> usize {
         let mut freed = 0;
         if goal(pager) == ByteCount::ZERO {
@@ -181,7 +192,11 @@ impl Reclaimer {
         while !is_high(pager) && pager.kernel.now_ns() < until_ns {
             let evicted = if self.ring_wants_pages(pager) { Worker::evict(pager) } else { Evicted::NoFrames };
             let stalled = match evicted {
-                Evicted::Moved(_) | Evicted::Aged => false,
+                Evicted::Moved(pages) => {
+                    self.run_lengths.count(pages.0);
+                    false
+                }
+                Evicted::Aged => false,
                 Evicted::Shared(range) => {
                     evict_shared(pager, range);
                     false
@@ -194,10 +209,10 @@ impl Reclaimer {
                 continue;
             }
             let encoded = self.worker.encode(pager);
-            freed += encoded;
-            if encoded > 0 {
+            freed += encoded.gained;
+            if encoded.gained > 0 {
                 pager.has_progressed();
-            } else if stalled {
+            } else if stalled && encoded.frames == 0 {
                 break;
             }
         }
@@ -373,4 +388,3 @@ fn publish_figures<K: Kernel, S: Store>(pager: &Pager<K, S>, resident: ByteCount
     let footprint = entry.footprint();
     entry.footprint_peak.fetch_max(footprint, core::sync::atomic::Ordering::Relaxed);
 }
-

@@ -55,12 +55,8 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     fresh
         .retain(|(gap, whole)| (gap.count() >= RANGE_PAGES_MIN || gap != whole) && pager.kernel.register(*gap).is_ok());
     if pager.kernel.layout_is_changing() {
-        for (gap, _) in &fresh {
-            // The end of a mapping that has grown was registered before, and what we keep of it would be lost.
-            if state.cache.is_untouched(gap.start, gap.end) {
-                pager.kernel.unregister(*gap);
-            }
-        }
+        // What is registered stays so: by now a mapping of ours may have moved there, and its missing pages would read
+        // as zeros. Until the next scan finds it a fault there is served, as one at the end of a mapping that has grown.
         return Scanned::Changing;
     }
     for (gap, _) in &fresh {

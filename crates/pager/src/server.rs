@@ -15,15 +15,15 @@ use policy::prefetch::{Streams, WINDOW_MAX};
 use policy::replacement::Age;
 use store::Store;
 use sys::Errno;
-use sys::kernel::{Kernel, PageRange};
+use sys::kernel::{Kernel, MESSAGES_MAX, PageRange};
 
 use crate::Pager;
 use crate::eviction::{Evicted, Worker};
 use crate::ledger::{Counter, FaultKind};
 use crate::state::State;
 
-/// Faults read at once.
-const QUEUE: usize = 32;
+/// Faults that wait here: what one reading brings, and what is read while a fault waits for a layout message.
+const QUEUE: usize = 4 * MESSAGES_MAX;
 /// Tries to fill a page before it counts as stuck. All but the first few sleep [`RETRY_PAUSE`]: some ten seconds of
 /// running time, however long the process may have been stopped meanwhile.
 pub(crate) const TRIES_MAX: u32 = 200_000;
@@ -62,6 +62,8 @@ enum Gathered {
     Backed(ReadJob),
     /// The page is in place.
     Served(FaultKind),
+    /// There is no room for a page.
+    NoRoom,
     /// Not before the fork that is going on is done.
     Deferred,
 }
@@ -105,7 +107,7 @@ impl Server {
             pieces: [Piece::Zeros; WINDOW_MAX.0 as usize],
             read: ReadBuffer::new(),
             streams: Streams::default(),
-            worker: Worker::new(),
+            worker: Worker::hasty(),
         }
     }
 
@@ -134,23 +136,28 @@ impl Server {
 
     fn read<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
         let Self { queue, queued, last_thread, .. } = self;
-        if *queued == QUEUE {
+        if *queued + MESSAGES_MAX > QUEUE {
             return;
         }
         pager.read_messages(&mut |page, thread| {
             queue[*queued] = page;
             *queued += 1;
             *last_thread = thread;
-            *queued < QUEUE
         });
     }
 
     fn serve_fault<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, page: PageIndex) -> Result<Served, Stuck> {
         let begun = pager.kernel.now_ns();
         let mut window = self.streams.window(page);
+        // Set once room has been waited for: then the fault is served, room or not.
+        let mut may_exceed = false;
         for tries in 0..TRIES_MAX {
-            self.make_room(pager);
-            let (count, kind) = match self.gather(pager, page, window) {
+            let (count, kind) = match self.gather(pager, page, window, may_exceed) {
+                Gathered::NoRoom => {
+                    self.make_room(pager);
+                    may_exceed = true;
+                    continue;
+                }
                 Gathered::Pieces(count, kind) => (count, kind),
                 Gathered::Served(kind) => return Ok(record(pager, kind, begun)),
                 Gathered::Backed(job) => {
@@ -187,8 +194,16 @@ impl Server {
         pager: &Pager<K, S>,
         page: PageIndex,
         window: PageCount,
+        may_exceed: bool,
     ) -> Gathered {
         let mut state = pager.lock();
+        let free = state.accounts.free(state.holdings());
+        if free < state.accounts.marks.low.0 as i64 {
+            pager.hurry();
+        }
+        if !may_exceed && state.accounts.is_short(free) {
+            return Gathered::NoRoom;
+        }
         if !state.can_fill() {
             return Gathered::Deferred;
         }
@@ -273,12 +288,7 @@ impl Server {
     }
 
     /// Reads one encoding back from the medium, without the lock.
-    fn fetch<K: Kernel, S: Store>(
-        &mut self,
-        pager: &Pager<K, S>,
-        _page: PageIndex,
-        job: ReadJob,
-    ) -> Result<(), Stuck> {
+    fn fetch<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, _page: PageIndex, job: ReadJob) -> Result<(), Stuck> {
         pager.entry.add(Counter::ReadBackBytes, job.bytes() as u64);
         let result = job.run(&mut self.read).map(|encoding| {
             self.copies[0][..encoding.len()].copy_from_slice(encoding);
@@ -288,12 +298,7 @@ impl Server {
         result.map_err(Stuck::Unreadable)
     }
 
-    fn decode<K: Kernel, S: Store>(
-        &mut self,
-        pager: &Pager<K, S>,
-        page: PageIndex,
-        count: usize,
-    ) -> Result<(), Stuck> {
+    fn decode<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, page: PageIndex, count: usize) -> Result<(), Stuck> {
         let mut decoded = 0;
         let mut begun = 0;
         for step in 0..count {
@@ -367,7 +372,7 @@ impl Server {
         let mut waits = 0;
         while is_short(pager) && waits < ROOM_WAITS_MAX {
             let evicted = Worker::evict(pager);
-            if self.worker.encode(pager) > 0 {
+            if self.worker.encode(pager).gained > 0 {
                 continue;
             }
             if evicted == Evicted::Aged {
@@ -389,14 +394,7 @@ impl Server {
 
 fn is_short<K: Kernel, S: Store>(pager: &Pager<K, S>) -> bool {
     let state = pager.lock();
-    let free = state.accounts.free(state.holdings());
-    let wanted = free < state.accounts.marks.low.0 as i64;
-    let short = state.accounts.is_short(state.holdings());
-    drop(state);
-    if wanted {
-        pager.hurry();
-    }
-    short
+    state.accounts.is_short(state.accounts.free(state.holdings()))
 }
 
 fn record<K: Kernel, S: Store>(pager: &Pager<K, S>, kind: FaultKind, begun: u64) -> Served {

@@ -1,11 +1,13 @@
 //! The state under the lock: which ranges are managed, where each page is, and what has left but is not encoded.
 
+use alloc::collections::VecDeque;
+
 use backing::{ChildPin, ReadJob};
 use cache::{Cache, Hand, Lookup};
-use page::{PAGE_BYTES, PageIndex};
+use page::{PAGE_BYTES, PageCount, PageIndex};
 use policy::replacement::Age;
 use store::Store;
-use sys::kernel::{ForkedMemory, Kernel, Message};
+use sys::kernel::{ForkedMemory, Kernel, Message, PageRange};
 
 use crate::account::{Accounts, Holdings};
 use crate::journal::{Journal, Record, Traced};
@@ -26,8 +28,10 @@ pub(crate) struct State<S> {
     /// While the program forks nothing above may change; see [`Journal`].
     pub(crate) frozen: bool,
     journal: Journal,
-    /// The child of the fork that is going on.
-    pub(crate) forked: Option<ForkedMemory>,
+    /// Children whose memory nobody looks after yet. One, unless the program forks past libc's handlers.
+    pub(crate) forked: VecDeque<ForkedMemory>,
+    /// The message about the fork that the state is frozen for has been read.
+    has_forked: bool,
     /// Keeps the segments that it reads.
     pub(crate) pin: Option<ChildPin>,
     /// Layout messages since the start.
@@ -44,7 +48,8 @@ impl<S: Store> State<S> {
             hand: Hand::default(),
             frozen: false,
             journal: Journal::new(),
-            forked: None,
+            forked: VecDeque::new(),
+            has_forked: false,
             pin: None,
             layout_events: 0,
         }
@@ -89,13 +94,23 @@ impl<S: Store> State<S> {
         !self.frozen || !self.journal.is_nearly_full(JOURNAL_RESERVE)
     }
 
+    /// Whether a layout message can be followed now. Until the fork has happened it must be, or it never would; then
+    /// those who wait for us to read theirs can wait until the state thaws.
+    pub(crate) fn can_follow(&self) -> bool {
+        !self.has_forked || self.can_fill()
+    }
+
     /// The page has been filled.
     pub(crate) fn settle(&mut self, page: PageIndex, age: Age) {
         if self.frozen {
             self.journal.note(Record::Filled(page));
-        } else {
-            self.cache.settle(page, age);
+            return;
         }
+        // A mapping that grows by mremap is registered in its new part too, and nobody tells us how far.
+        if !self.regions.contains(page) {
+            self.regions.insert(PageRange::new(page, PageCount(1)));
+        }
+        self.cache.settle(page, age);
     }
 
     /// Follows a layout message. Faults are not for this.
@@ -106,9 +121,11 @@ impl<S: Store> State<S> {
             Message::Unmap(range) => Record::Unmapped(range),
             Message::Remap { from, to } => Record::Moved { from, to },
             Message::Fork(child) => {
-                assert!(self.forked.is_none(), "a second fork before the first is done");
-                self.forked = Some(child);
-                self.journal.mark_fork();
+                self.forked.push_back(child);
+                if self.frozen {
+                    self.journal.mark_fork();
+                    self.has_forked = true;
+                }
                 return;
             }
             Message::Fault { .. } => return,
@@ -137,7 +154,7 @@ impl<S: Store> State<S> {
                     self.regions.iter().filter_map(|region| region.intersection(from)).collect();
                 for part in moved {
                     let start = to + (part.start - from.start);
-                    self.regions.insert(sys::kernel::PageRange::new(start, part.count()));
+                    self.regions.insert(PageRange::new(start, part.count()));
                 }
             }
         }
@@ -147,12 +164,14 @@ impl<S: Store> State<S> {
     pub(crate) fn freeze(&mut self) {
         assert!(!self.frozen && self.ring.is_quiet());
         self.frozen = true;
+        self.has_forked = false;
     }
 
     /// In a forked child: follows the layout messages that were noted before the fork. Which pages were filled the
     /// kernel knows.
     pub(crate) fn replay_layout(&mut self) {
         self.frozen = false;
+        self.has_forked = false;
         let mut journal = core::mem::replace(&mut self.journal, Journal::new());
         journal.replay(|record| {
             if !matches!(record, Record::Filled(_)) {
@@ -166,6 +185,7 @@ impl<S: Store> State<S> {
     pub(crate) fn thaw(&mut self, kernel: &impl Kernel) {
         assert!(self.frozen);
         self.frozen = false;
+        self.has_forked = false;
         let mut journal = core::mem::replace(&mut self.journal, Journal::new());
         journal.replay(|record| match record {
             Record::Filled(page) => {
@@ -183,7 +203,7 @@ impl<S: Store> State<S> {
 /// Whether the page is there, by the kernel's word.
 fn is_resident(kernel: &impl Kernel, page: PageIndex) -> bool {
     let mut found = false;
-    let range = sys::kernel::PageRange::new(page, page::PageCount(1));
+    let range = PageRange::new(page, PageCount(1));
     // An error means that nobody can say: then the page's bytes stay with us, and a fault would bring them again.
     let _ = kernel.resident(range, &mut |_| found = true);
     found

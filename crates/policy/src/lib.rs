@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod placement;
 pub mod prefetch;
 pub mod replacement;
 pub mod sizing;

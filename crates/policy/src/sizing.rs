@@ -38,15 +38,21 @@ pub fn pool_bytes_max(share: ByteCount) -> ByteCount {
     share - ByteCount(share.0 / RESIDENT_FLOOR_DIVISOR)
 }
 
-/// The share of a process that holds `own` of `total` bytes, in a run of `budget` bytes with `processes` that are
-/// managed. While there is room, all may grow by an equal part of it; when there is none, all shrink in proportion.
+/// The part of the budget that is dealt out evenly, as a divisor; the rest goes by what each process holds.
+const EVEN_DIVISOR: u64 = 4;
+
+/// The share of one of `processes`, which holds `own` of the `total` bytes that all of them hold, in a budget. The
+/// shares of all add up to the budget. A process that holds little gets more than that, so it can grow; who holds much
+/// shrinks for it.
 pub fn share(budget: ByteCount, own: ByteCount, total: ByteCount, processes: u64) -> ByteCount {
-    let total = total.0.max(own.0).max(1);
-    if total <= budget.0 {
-        ByteCount(own.0 + (budget.0 - total) / processes.max(1))
-    } else {
-        ByteCount((u128::from(budget.0) * u128::from(own.0) / u128::from(total)) as u64)
+    let processes = processes.max(1);
+    let even = budget.0 / EVEN_DIVISOR / processes;
+    let total = total.0.max(own.0);
+    if total == 0 {
+        return ByteCount(budget.0 / processes);
     }
+    let by_holding = budget.0 - even * processes;
+    ByteCount(even + (u128::from(by_holding) * u128::from(own.0) / u128::from(total)) as u64)
 }
 
 #[cfg(test)]
@@ -67,7 +73,7 @@ mod tests {
     #[test]
     fn shares_fill_the_budget_and_never_exceed_it() {
         let budget = ByteCount(100 * MIB);
-        for holdings in [[10, 20, 30], [50, 60, 70], [0, 0, 200], [33, 33, 34]] {
+        for holdings in [[10, 20, 30], [50, 60, 70], [0, 0, 200], [33, 33, 34], [0, 0, 0]] {
             let total: u64 = holdings.iter().sum::<u64>() * MIB;
             let shares: u64 =
                 holdings.iter().map(|own| share(budget, ByteCount(own * MIB), ByteCount(total), 3).0).sum();
@@ -77,9 +83,16 @@ mod tests {
     }
 
     #[test]
+    fn a_newcomer_can_grow_beside_a_large_process() {
+        let share = share(ByteCount(100 * MIB), ByteCount(0), ByteCount(100 * MIB), 2);
+        assert_eq!(share, ByteCount(100 * MIB / 8));
+    }
+
+    #[test]
     fn a_lone_process_has_the_whole_budget() {
-        assert_eq!(share(ByteCount(64 * MIB), ByteCount(80 * MIB), ByteCount(80 * MIB), 1), ByteCount(64 * MIB));
-        assert_eq!(share(ByteCount(64 * MIB), ByteCount(1), ByteCount(1), 1), ByteCount(64 * MIB));
+        for own in [0, 1, 80 * MIB] {
+            assert_eq!(share(ByteCount(64 * MIB), ByteCount(own), ByteCount(own), 1), ByteCount(64 * MIB));
+        }
     }
 
     #[test]

@@ -102,8 +102,7 @@ mod own {
         end: AtomicU64,
     }
 
-    static SPANS: [Span; AREAS_MAX] =
-        [const { Span { start: AtomicU64::new(0), end: AtomicU64::new(0) } }; AREAS_MAX];
+    static SPANS: [Span; AREAS_MAX] = [const { Span { start: AtomicU64::new(0), end: AtomicU64::new(0) } }; AREAS_MAX];
 
     pub(super) fn add(span: core::ops::Range<u64>) -> Result<(), Errno> {
         for entry in &SPANS {

@@ -124,6 +124,32 @@ impl Line {
         rustix::net::sendmsg(&self.0, &[IoSlice::new(&text[..length])], &mut control, SendFlags::NOSIGNAL).map(|_| ())
     }
 
+    /// Sends one byte and three numbers.
+    pub fn tell(&self, byte: u8, words: [u64; 3]) -> Result<(), Errno> {
+        let mut text = [byte; 25];
+        for (at, word) in words.iter().enumerate() {
+            text[1 + 8 * at..9 + 8 * at].copy_from_slice(&word.to_le_bytes());
+        }
+        rustix::net::send(&self.0, &text, SendFlags::NOSIGNAL).map(|_| ())
+    }
+
+    /// Receives what `tell` told, waiting at most `limit`.
+    pub fn hear(&self, limit: Duration) -> Result<(u8, [u64; 3]), Errno> {
+        if !self.is_readable(limit) {
+            return Err(Errno::TIMEDOUT);
+        }
+        let mut text = [0; 25];
+        let (_, length) = rustix::net::recv(&self.0, &mut text, RecvFlags::empty())?;
+        if length != text.len() {
+            return Err(Errno::PIPE);
+        }
+        let mut words = [0; 3];
+        for (at, word) in words.iter_mut().enumerate() {
+            *word = text[1 + 8 * at..9 + 8 * at].try_into().map_or(0, u64::from_le_bytes);
+        }
+        Ok((text[0], words))
+    }
+
     /// Receives what `send` sent, waiting at most `limit`. `adopt` gets each descriptor with the number that it had.
     pub fn receive(&self, limit: Duration, adopt: &mut dyn FnMut(OwnedFd, i32)) -> Result<u8, Errno> {
         if !self.is_readable(limit) {
@@ -159,7 +185,8 @@ impl Line {
     /// Whether the other process has ended or executed another program.
     pub fn is_dead(&self) -> bool {
         let mut byte = [0];
-        self.is_readable(Duration::ZERO) && rustix::net::recv(&self.0, &mut byte, RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read == 0)
+        self.is_readable(Duration::ZERO)
+            && rustix::net::recv(&self.0, &mut byte, RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read == 0)
     }
 }
 
@@ -181,7 +208,6 @@ pub fn renumber(fds: &mut alloc::vec::Vec<(OwnedFd, i32)>) -> Result<(), Errno> 
     Ok(())
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,13 +222,16 @@ mod tests {
         assert!(reception.accept().is_none());
         let there = Line::call(&reception.name()).unwrap();
         let here = reception.accept().unwrap();
-        let file = rustix::fs::open(c"/proc/self/statm", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+        let file =
+            rustix::fs::open(c"/proc/self/statm", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
         here.send(7, &[file.as_raw_fd()]).unwrap();
         let mut received = vec![];
         let byte = there.receive(Duration::from_secs(5), &mut |fd, number| received.push((fd, number))).unwrap();
         assert_eq!((byte, received.len(), received[0].1), (7, 1, file.as_raw_fd()));
         assert!(is_cloexec(&received[0].0));
         assert!(crate::linux::resident_anonymous(&received[0].0).is_some());
+        there.tell(9, [1, u64::MAX, 3]).unwrap();
+        assert_eq!(here.hear(Duration::from_secs(5)), Ok((9, [1, u64::MAX, 3])));
         assert!(!here.is_dead());
         drop(there);
         assert!(here.is_dead());

@@ -8,7 +8,7 @@ use page::{ByteCount, FrameIndex, PageBytes, PageCount, PageIndex};
 use crate::Errno;
 
 /// What the kernel tells about the managed memory.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A thread waits for a missing page.
     Fault {
@@ -33,7 +33,7 @@ pub enum Message {
 }
 
 /// The child's memory after a fork: a userfaultfd descriptor, or whatever a fake kernel uses.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForkedMemory(pub i32);
 
 /// Pages from `start` up to, not including, `end`.
@@ -103,10 +103,22 @@ pub enum MappingName {
     File,
 }
 
+/// Messages read at once.
+pub const MESSAGES_MAX: usize = 16;
+
 /// What the pager asks of the kernel. All methods may be called from several threads; those that say so, one at a time.
 pub trait Kernel {
     /// The next message, or `None` if there is none now. One reader at a time.
     fn next_message(&self) -> Option<Message>;
+
+    /// Hands at most [`MESSAGES_MAX`] messages to `take`, and says whether there may be more. One reader at a time.
+    fn messages(&self, take: &mut dyn FnMut(Message)) -> bool {
+        for _ in 0..MESSAGES_MAX {
+            let Some(message) = self.next_message() else { return false };
+            take(message);
+        }
+        true
+    }
 
     /// Moves `count` pages from `from` into the frames from `to` on. Atomic against the program's writes: afterwards
     /// the program misses those pages and the frames hold what was last written. One caller at a time.
@@ -124,6 +136,9 @@ pub trait Kernel {
 
     /// Wakes who waits for any of these pages without changing them.
     fn wake(&self, range: PageRange);
+
+    /// Ends what `move_out` may have left to be done later. For a fork, which copies what is where it is.
+    fn finish_moves(&self) {}
 
     /// The content of a frame. Valid until the frame is moved back or released.
     fn frame(&self, frame: FrameIndex) -> *const PageBytes;

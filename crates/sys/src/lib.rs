@@ -9,10 +9,10 @@ extern crate alloc;
 mod arch;
 
 pub mod area;
-pub mod file;
 pub mod clock;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
+pub mod file;
 pub mod handover;
 pub mod host;
 pub mod kernel;

@@ -3,7 +3,8 @@
 //! Eviction is a chain of two moves. The first goes through the userfaultfd that owns the program's memory, so that
 //! the kernel refuses it while a layout message is pending; it ends in the staging area, which the same descriptor
 //! owns. The second goes through a userfaultfd without any events and ends in the frames, which can then be released
-//! without a message that only we could read (docs/userfaultfd.md).
+//! without a message that only we could read (docs/userfaultfd.md). A move interrupts every processor that the program
+//! runs on, whatever the number of pages, so the second move waits until the staging area is full or a frame is wanted.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -34,10 +35,25 @@ pub struct Linux {
     frames_uffd: Uffd,
     staging: Area,
     frames: Area,
+    /// What lies in the staging area.
+    staged: Lock<Staged>,
     statm: OwnedFd,
     pagemap: OwnedFd,
     proc: OwnedFd,
     maps_buffer: Lock<Vec<u8>>,
+}
+
+/// Pages from the start of the staging area on, and the frames that they are meant for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Staged {
+    count: u32,
+    first: u32,
+}
+
+impl Staged {
+    fn holds(self, frame: FrameIndex) -> bool {
+        (self.first..self.first + self.count).contains(&frame.0)
+    }
 }
 
 /// Memory that outlives a fork: the child goes on with its copy of it.
@@ -82,6 +98,7 @@ impl Linux {
             proc,
             staging: quarters.staging,
             frames: quarters.frames,
+            staged: Lock::new(Staged::default()),
             maps_buffer: Lock::new(Vec::new()),
         })
     }
@@ -127,6 +144,7 @@ impl Linux {
     /// Takes the memory out of a kernel whose descriptors belong to another process: the child's copy after a fork.
     /// The descriptors are forgotten, not closed: their numbers mean something else here.
     pub fn into_quarters(self) -> Quarters {
+        assert!(self.staged.into_inner().count == 0, "a fork with pages in the staging area");
         for fd in [self.statm, self.pagemap, self.proc] {
             core::mem::forget(fd);
         }
@@ -141,19 +159,38 @@ impl Linux {
     }
 
     /// The second move of the chain. What has left the program must arrive: there is nowhere else to keep it.
-    fn staging_to_frames(&self, count: PageCount, to: FrameIndex) {
+    fn flush(&self, staged: &mut Staged) {
+        let count = PageCount(u64::from(staged.count));
         let mut done = PageCount::ZERO;
+        let mut error = None;
         for _ in 0..SECOND_MOVE_TRIES {
+            if done == count {
+                *staged = Staged::default();
+                return;
+            }
             let source = self.staging.base() as u64 + done.bytes().0;
-            let target = self.frame_address(to) + done.bytes().0;
+            let target = self.frame_address(FrameIndex(staged.first)) + done.bytes().0;
             // SAFETY: the staging area is ours alone, and so are the frames.
             let moved = unsafe { self.frames_uffd.move_pages(target, source, count - done) };
             done += moved.done;
-            if done == count {
-                return;
+            error = moved.error.or(error);
+            if moved.error == Some(Errno::BUSY) {
+                // A fork past libc's handlers has made the pages its child's too: take copies of our own.
+                let start = self.staging.base().wrapping_add(done.bytes().0 as usize).cast();
+                // SAFETY: populating for writing changes no content, and the pages are there: no fault comes of it.
+                let _ = unsafe {
+                    rustix::mm::madvise(start, (count - done).bytes().0 as usize, Advice::LinuxPopulateWrite)
+                };
             }
         }
-        panic!("pages cannot leave the staging area");
+        panic!("pages cannot leave the staging area: {error:?}, {done:?} of {staged:?}");
+    }
+
+    fn flush_if(&self, wanted: impl Fn(Staged) -> bool) {
+        let mut staged = self.staged.lock();
+        if staged.count > 0 && wanted(*staged) {
+            self.flush(&mut staged);
+        }
     }
 }
 
@@ -166,18 +203,30 @@ impl Kernel for Linux {
         self.program.read()
     }
 
+    fn messages(&self, take: &mut dyn FnMut(Message)) -> bool {
+        self.program.read_batch(take)
+    }
+
     fn move_out(&self, from: PageIndex, count: PageCount, to: FrameIndex) -> Partial {
         assert!(count <= STAGING_PAGES);
+        let mut staged = self.staged.lock();
+        let fits = PageCount(u64::from(staged.count)) + count <= STAGING_PAGES;
+        if staged.count > 0 && (to.0 != staged.first + staged.count || !fits) {
+            self.flush(&mut staged);
+        }
+        if staged.count == 0 {
+            staged.first = to.0;
+        }
+        let target = self.staging.base() as u64 + PageCount(u64::from(staged.count)).bytes().0;
         // SAFETY: managed memory is never borrowed as Rust references, and the program finds its pages missing,
         // which is what a pager is for.
-        let moved = unsafe { self.program.move_pages(self.staging.base() as u64, from.address(), count) };
-        if moved.done > PageCount::ZERO {
-            self.staging_to_frames(moved.done, to);
-        }
+        let moved = unsafe { self.program.move_pages(target, from.address(), count) };
+        staged.count += moved.done.0 as u32;
         moved
     }
 
     fn move_back(&self, frame: FrameIndex, to: PageIndex) -> Result<(), Errno> {
+        self.flush_if(|staged| staged.holds(frame));
         // SAFETY: the caller owns the frame and will not use its content any more.
         let moved = unsafe { self.program.move_pages(to.address(), self.frame_address(frame), PageCount(1)) };
         moved.error.map_or(Ok(()), Err)
@@ -193,7 +242,12 @@ impl Kernel for Linux {
         let _ = self.program.wake(range);
     }
 
+    fn finish_moves(&self) {
+        self.flush_if(|_| true);
+    }
+
     fn frame(&self, frame: FrameIndex) -> *const PageBytes {
+        self.flush_if(|staged| staged.holds(frame));
         self.frame_address(frame) as *const PageBytes
     }
 

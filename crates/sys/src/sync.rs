@@ -47,6 +47,11 @@ impl<T> Lock<T> {
         Held { lock: self }
     }
 
+    /// The value, whoever held the lock: the caller has it all to himself.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+
     /// Frees a lock whose holder does not exist: the copy of a lock in a forked child, held there by a thread of the
     /// parent.
     ///

@@ -8,7 +8,7 @@ use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use crate::Errno;
 use crate::arch::{self, number};
-use crate::kernel::{ForkedMemory, Message, PageRange, Partial};
+use crate::kernel::{ForkedMemory, MESSAGES_MAX, Message, PageRange, Partial};
 use crate::thread::errno;
 use page::PageIndex;
 
@@ -157,13 +157,23 @@ impl Uffd {
 
     /// The next message, or `None` if there is none.
     pub fn read(&self) -> Option<Message> {
-        let mut raw = [0_u64; 4]; // struct uffd_msg: event, three reserved fields, then three words.
-        let bytes: &mut [u8] = bytemuck_words(&mut raw);
-        match rustix::io::read(&self.0, bytes) {
-            Ok(32) => decode(raw),
-            // AGAIN: nothing there. INTR cannot be, our signals are blocked. Anything else: nothing to be had.
-            _ => None,
-        }
+        let mut raw = [RawMessage::default()];
+        (self.read_raw(&mut raw) == 1).then(|| decode(raw[0].0)).flatten()
+    }
+
+    /// Hands the messages that one call to the kernel brings to `take`; says whether there may be more.
+    pub fn read_batch(&self, take: &mut dyn FnMut(Message)) -> bool {
+        let mut raw = [RawMessage::default(); MESSAGES_MAX];
+        let count = self.read_raw(&mut raw);
+        raw[..count].iter().filter_map(|raw| decode(raw.0)).for_each(take);
+        count == MESSAGES_MAX
+    }
+
+    fn read_raw(&self, raw: &mut [RawMessage]) -> usize {
+        // SAFETY: any bytes are valid as words and words as bytes; the length is that of the slice.
+        let bytes: &mut [u8] = unsafe { core::slice::from_raw_parts_mut(raw.as_mut_ptr().cast(), size_of_val(raw)) };
+        // AGAIN: nothing there. INTR cannot be, our signals are blocked. Anything else: nothing to be had.
+        rustix::io::read(&self.0, bytes).unwrap_or(0) / size_of::<RawMessage>()
     }
 }
 
@@ -173,10 +183,10 @@ impl AsFd for Uffd {
     }
 }
 
-fn bytemuck_words(words: &mut [u64; 4]) -> &mut [u8] {
-    // SAFETY: any bytes are valid as u64 and u64 as bytes; the length is that of the array.
-    unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 32) }
-}
+/// `struct uffd_msg`: the event and three reserved fields in one word, then three words.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct RawMessage([u64; 4]);
 
 /// UFFDIO_COPY and UFFDIO_MOVE answer `AGAIN` after some of the pages, with the bytes done in their last field; the
 /// reason comes out when one asks again. A failure at the first page leaves minus errno there.
