@@ -300,6 +300,9 @@ impl Program {
             }
         });
         let wanted = PageRange::new(end, PageCount(1 + self.random.below(60)));
+        if self.shadow.len() as u64 > self.mix.pages_max {
+            return;
+        }
         let next = self.shadow.range(end..).next().map_or(wanted.end, |(next, _)| *next);
         let range = PageRange { start: end, end: wanted.end.min(next) };
         if range.start < range.end && self.is_free_of_discards(range) {

@@ -27,7 +27,10 @@ pub(super) fn run(kind: u64, make: impl Fn(&mut Random, Setup) -> Setup) {
     for seed in first..first + count {
         let mut random = Random::new(seed ^ 0x5eed);
         let setup = make(&mut random, Setup::plain(seed));
+        let begun = std::time::Instant::now();
         one(seed, setup, &mut seen);
+        // The pager sleeps in real time where it waits for somebody: a schedule that takes long is a near hang.
+        assert!(begun.elapsed().as_secs() < 20, "seed {seed} took {:?}", begun.elapsed());
     }
     println!("kind {kind}: {count} schedules of {STEPS} steps, {:?}, {seen:?}", begun.elapsed());
     assert!(seen.reclaimed > 0 && seen.faults[..4].iter().all(|faults| *faults > 0), "the schedules reach too little");
