@@ -6,14 +6,19 @@
 use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use pager::ledger::{Phase, Process};
+use pager::ledger::{Ledger, Phase, Process};
+
+use crate::entry::Membership;
 
 /// This process's entry in the ledger, for the panic handler.
 static ENTRY: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
+/// The run's ledger, for lines that cannot be written to the program's standard error.
+static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Says where failures are noted.
-pub(crate) fn note_in(entry: &'static Process) {
-    ENTRY.store(core::ptr::from_ref(entry).cast_mut(), Ordering::Release);
+pub(crate) fn note_in(membership: &Membership) {
+    LEDGER.store(core::ptr::from_ref(membership.ledger).cast_mut(), Ordering::Release);
+    ENTRY.store(core::ptr::from_ref(membership.entry).cast_mut(), Ordering::Release);
 }
 
 /// A line of at most 255 bytes; what is longer is cut.
@@ -48,10 +53,15 @@ impl Write for Line {
     }
 }
 
-/// Writes `pleat: …` to the program's standard error, wherever that leads.
+/// Writes `pleat: …` to the program's standard error, wherever that leads, or leaves it for `pleat run` to print.
 pub(crate) fn say(text: core::fmt::Arguments<'_>) {
     let line = Line::new(format_args!("pleat: {text}\n"));
-    sys::process::write_to_standard_error(line.text().as_bytes());
+    if !sys::process::write_to_standard_error(line.text().as_bytes()) {
+        // SAFETY: null, or the ledger that was given to `note_in`, whose mapping is never undone.
+        if let Some(ledger) = unsafe { LEDGER.load(Ordering::Acquire).as_ref() } {
+            ledger.leave_message(line.text());
+        }
+    }
 }
 
 /// Ends the program because pleat cannot go on.

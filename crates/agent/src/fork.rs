@@ -184,7 +184,7 @@ impl Agent {
             return;
         };
         *self.membership.lock() = membership;
-        crate::failure::note_in(membership.entry);
+        crate::failure::note_in(&membership);
         if self.keeper().is_none() {
             // Without a thread to be had the child runs outside the budget, and loses nothing.
             let _ = watcher::start(self);

@@ -37,7 +37,7 @@ static AGENT: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
     let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
     let Some(membership) = entry::join(path) else { return };
-    failure::note_in(membership.entry);
+    failure::note_in(&membership);
     let fault = variable(environment, pager::ledger::FAULT_VARIABLE.as_bytes()).map(CStr::to_bytes).map(Vec::from);
     // Where /proc cannot be read nothing can be found later either: the agent stays idle.
     let Ok(library_memory) = sys::process::library_memory() else { return };

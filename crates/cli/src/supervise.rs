@@ -22,7 +22,7 @@ use crate::table::{Look, Table};
 /// Faster than a program can fill memory: a page fault clears 4 KiB in a microsecond on the machines we know.
 const GROWTH_BYTES_PER_SECOND: u64 = 4 << 30;
 /// The shortest and the longest time between two looks while the agents wait.
-const WATCH_MIN: Duration = Duration::from_millis(1);
+const WATCH_MIN: Duration = Duration::from_millis(3);
 const WATCH_MAX: Duration = Duration::from_millis(200);
 /// The time between two looks once the agents work: they need no more waking, only counting.
 const MANAGE_EVERY: Duration = Duration::from_millis(50);
@@ -81,6 +81,7 @@ impl Supervisor {
         };
         // What it left in the ledger, before the entry is freed.
         self.table.look(Duration::ZERO, true);
+        self.pass_message_on();
         Ok(self.end(status))
     }
 
@@ -113,6 +114,7 @@ impl Supervisor {
         // Relaxed: a sign of life.
         self.ledger.runner_ticks.fetch_add(1, Relaxed);
         self.end_stuck(&look);
+        self.pass_message_on();
         if look.stopped {
             self.stop_run();
         }
@@ -120,13 +122,23 @@ impl Supervisor {
         if self.ledger.active.load(Relaxed) != 0 {
             return MANAGE_EVERY;
         }
-        if look.footprint < threshold {
-            return watch_interval(threshold - look.footprint);
+        let left = threshold.saturating_sub(look.footprint);
+        // Looking ever more often costs more than agents that are at work and have nothing to do.
+        if watch_interval(left) > WATCH_MIN {
+            return watch_interval(left);
         }
         // Release: an agent that sees it sees the whole ledger.
         self.ledger.active.store(1, Release);
         sys::host::wake_all(&self.ledger.active);
         MANAGE_EVERY
+    }
+
+    /// Prints a line that an agent could not print itself: the program's standard error is a socket, or closed.
+    fn pass_message_on(&self) {
+        if let Some(text) = self.ledger.take_message() {
+            let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+            eprint!("{}", String::from_utf8_lossy(text));
+        }
     }
 
     fn end_stuck(&mut self, look: &Look) {

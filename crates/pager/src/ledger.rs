@@ -4,7 +4,10 @@
 //! claims one entry and keeps it current, and `pleat run` reads them. Everything in it is an atomic number: whoever
 //! dies in the middle of an update leaves a number that is old by one step, never a lock.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// The first eight bytes of a ledger: the format and its version.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x01");
@@ -245,21 +248,50 @@ impl Process {
 
     /// Keeps the reason for the end; longer ones are cut.
     pub fn set_failure(&self, reason: &str) {
-        let mut bytes = [0; 256];
-        let cut = reason.len().min(bytes.len());
-        bytes[..cut].copy_from_slice(&reason.as_bytes()[..cut]);
-        for (word, chunk) in self.failure.iter().zip(bytes.as_chunks::<8>().0) {
-            word.store(u64::from_le_bytes(*chunk), Relaxed);
-        }
+        write_text(&self.failure, reason);
     }
 
     /// The bytes of the reason, zero-padded.
     pub fn failure(&self) -> [u8; 256] {
-        let mut bytes = [0; 256];
-        for (word, chunk) in self.failure.iter().zip(bytes.as_chunks_mut::<8>().0) {
-            *chunk = word.load(Relaxed).to_le_bytes();
+        read_text(&self.failure)
+    }
+}
+
+fn write_text(words: &[AtomicU64; 32], text: &str) {
+    let mut bytes = [0; 256];
+    let cut = text.len().min(bytes.len());
+    bytes[..cut].copy_from_slice(&text.as_bytes()[..cut]);
+    for (word, chunk) in words.iter().zip(bytes.as_chunks::<8>().0) {
+        word.store(u64::from_le_bytes(*chunk), Relaxed);
+    }
+}
+
+fn read_text(words: &[AtomicU64; 32]) -> [u8; 256] {
+    let mut bytes = [0; 256];
+    for (word, chunk) in words.iter().zip(bytes.as_chunks_mut::<8>().0) {
+        *chunk = word.load(Relaxed).to_le_bytes();
+    }
+    bytes
+}
+
+impl Ledger {
+    /// Leaves a line for `pleat run` to print. One at a time: a second one, before the first is printed, is lost.
+    pub fn leave_message(&self, line: &str) {
+        if self.message_state.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+            write_text(&self.message, line);
+            // Release: who sees the state sees the text.
+            self.message_state.store(2, Release);
         }
-        bytes
+    }
+
+    /// Takes the line that an agent has left, zero-padded.
+    pub fn take_message(&self) -> Option<[u8; 256]> {
+        if self.message_state.load(Acquire) != 2 {
+            return None;
+        }
+        let text = read_text(&self.message);
+        self.message_state.store(0, Release);
+        Some(text)
     }
 }
 
@@ -286,6 +318,10 @@ pub struct Ledger {
     pub runner_ticks: AtomicU32,
     /// 1 once the warning of `--when-full exceed` has been printed, so that a run prints it once.
     pub warned: AtomicU32,
+    /// State of `message`: 0 empty, 1 being written, 2 for `pleat run` to print and to set to 0.
+    pub message_state: AtomicU32,
+    /// A line that an agent could not write to its program's standard error; UTF-8, zero-padded.
+    pub message: [AtomicU64; 32],
     /// Entries from here on have never been used.
     pub processes_used: AtomicU32,
     /// Path of the directory or file of `--swap`, zero-terminated.

@@ -32,12 +32,12 @@ pub fn open_shared<T: Shared>(path: &CStr) -> Result<&'static T, Errno> {
 }
 
 /// Writes to the standard error of the program, which is not this thread's: bare threads have descriptors of their own.
-/// What cannot be written is lost; there is nowhere else to say so.
-pub fn write_to_standard_error(text: &[u8]) {
+/// Says whether it could be written: a socket, for one, cannot be opened this way.
+pub fn write_to_standard_error(text: &[u8]) -> bool {
     // /proc/self leads to the thread group's leader, and so to the program's own descriptors.
-    if let Ok(standard_error) = open(c"/proc/self/fd/2", OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY) {
-        let _ = rustix::io::write(&standard_error, text);
-    }
+    // NONBLOCK: a FIFO without a reader must not hold us up.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::NONBLOCK;
+    open(c"/proc/self/fd/2", flags).is_ok_and(|standard_error| rustix::io::write(&standard_error, text).is_ok())
 }
 
 /// When this process started, in clock ticks after boot: field 22 of /proc/self/stat.
