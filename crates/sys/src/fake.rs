@@ -22,6 +22,8 @@ use crate::kernel::{ForkedMemory, Kernel, Mapping, MappingName, Message, PageRan
 const POISON: u8 = 0xdb;
 /// The fake clock goes on by so much at each look.
 const TICK_NS: u64 = 1000;
+/// And by so much for each frame given back, for what has been done with it: an encoding.
+const PAGE_NS: u64 = 5000;
 
 /// Which call to the kernel has begun.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -646,6 +648,7 @@ impl Kernel for FakeKernel {
 
     fn release(&self, first: FrameIndex, count: PageCount) {
         self.begin(Call::Release);
+        self.sleep_ns(count.0 * PAGE_NS);
         for frame in first.0 as usize..first.0 as usize + count.0 as usize {
             self.memory.borrow_mut().frames[frame] = Frame::Empty;
             self.write_frame(frame, &PageBytes([POISON; PAGE_BYTES]));

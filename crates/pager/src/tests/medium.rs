@@ -1,1 +1,133 @@
-//! To come.
+//! Media that fail: the program never sees wrong bytes.
+
+use std::sync::Arc;
+
+use backing::failing::{FailingBacking, Fault, Operation};
+use backing::{MemoryBacking, ReadError};
+use page::{ByteCount, PageCount, PageIndex};
+use sys::Errno;
+
+use super::content::{Content, Random};
+use super::program::Mix;
+use super::schedules::begin;
+use super::world::{Setup, World, between};
+use crate::Stuck;
+
+const BYTES: u64 = 8 << 20;
+/// The pager tries a failed device again after a second.
+const SECOND_NS: u64 = 1_100_000_000;
+
+type Medium = Arc<FailingBacking<MemoryBacking>>;
+
+fn medium() -> Medium {
+    let failing = FailingBacking::new(MemoryBacking::new(BYTES));
+    Arc::new(failing.with_meanwhile(Box::new(|_| between())))
+}
+
+/// Twice as much memory as the share, most of it hard to compress.
+fn world(seed: u64, medium: &Medium) -> World {
+    let mix = Mix { layout: 1, flags: 0, noise: 30, text: 5, words: 1, pages_max: 1200 };
+    let share = ByteCount(3 << 19);
+    let mut world =
+        World::new(Setup { mix, share, swap: Some((Box::new(medium.clone()), BYTES)), ..Setup::plain(seed) });
+    begin(&mut world);
+    world
+}
+
+#[test]
+fn failing_writes_lose_nothing() {
+    let mut writes = 0;
+    for seed in 0..40 {
+        let medium = medium();
+        let mut random = Random::new(seed);
+        for number in 0..60 {
+            let fault = match random.below(6) {
+                0 => Fault::Io(Errno::IO),
+                1 => Fault::Short,
+                2 => Fault::Io(Errno::NOSPC),
+                _ => continue,
+            };
+            medium.fail(Operation::Write(number), fault);
+        }
+        let mut world = world(seed, &medium);
+        for step in 0..1500 {
+            world.step().unwrap();
+            if step % 50 == 0 {
+                world.pager.kernel.sleep_ns(SECOND_NS);
+            }
+        }
+        world.finish().unwrap();
+        writes += medium.operations().1;
+    }
+    assert!(writes > 100, "only {writes} writes");
+}
+
+/// Every write from some time on is torn, lost or flipped: reads say so, and name the segment.
+#[test]
+fn damage_is_found_and_named() {
+    let mut stuck_runs = 0;
+    for seed in 0..30 {
+        let medium = medium();
+        for number in 0..200 {
+            let fault = [Fault::Torn, Fault::Lost, Fault::Flip(5000, 0x10), Fault::Misplaced(0)][seed as usize % 4];
+            medium.fail(Operation::Write(number), fault);
+        }
+        let mut world = world(seed, &medium);
+        // Any thread of the pager may meet the damage: nobody but this one serves.
+        world.be_quiet();
+        let result = (0..1500).try_for_each(|_| world.step()).and_then(|()| world.finish());
+        match result {
+            Ok(()) => {}
+            Err(Stuck::Unreadable(ReadError::Damaged { segment, offset, .. })) => {
+                assert_eq!(u64::from(segment), offset / super::world::SEGMENT_BYTES as u64);
+                stuck_runs += 1;
+            }
+            Err(other) => panic!("seed {seed}: {other:?}"),
+        }
+    }
+    assert!(stuck_runs > 10, "only {stuck_runs} runs met the damage");
+}
+
+#[test]
+fn a_device_that_cannot_be_read_is_told() {
+    let medium = medium();
+    for number in 0..10_000 {
+        medium.fail(Operation::Read(number), Fault::Io(Errno::IO));
+    }
+    let mut world = world(3, &medium);
+    world.be_quiet();
+    let result = (0..3000).try_for_each(|_| world.step()).and_then(|()| world.finish());
+    assert!(matches!(result, Err(Stuck::Unreadable(ReadError::Device(_)))), "{result:?}");
+}
+
+/// No space: nothing is lost, the budget counts as out of reach when nothing else helps, and no longer once there is
+/// space again.
+#[test]
+fn a_full_medium_exhausts_the_budget_until_it_recovers() {
+    let medium = medium();
+    medium.full_from_write(0);
+    let mix = Mix { layout: 0, flags: 0, noise: 1, text: 0, words: 0, pages_max: 600 };
+    let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(medium.clone()), BYTES));
+    let mut world =
+        World::new(Setup { mix, share: ByteCount(3 << 19), swap, interleave: 0, ..Setup::plain(9) });
+    begin(&mut world);
+    let pages: Vec<PageIndex> = world.program.borrow().shadow.keys().copied().collect();
+    assert!(PageCount(pages.len() as u64).bytes() > world.share);
+    let mut exhausted = false;
+    for (number, page) in pages.iter().enumerate() {
+        world.touch(*page, Some(Content::Noise(number as u64))).unwrap();
+        exhausted |= world.round().exhausted;
+    }
+    for _ in 0..200 {
+        exhausted |= world.round().exhausted;
+    }
+    assert!(exhausted);
+    medium.recover();
+    for _ in 0..200 {
+        world.pager.kernel.sleep_ns(SECOND_NS);
+        world.round();
+    }
+    assert!(!world.last.exhausted, "{:?}", world.pager.lock().cache.census());
+    assert!(world.pager.lock().cache.census().below > PageCount::ZERO);
+    world.finish().unwrap();
+}

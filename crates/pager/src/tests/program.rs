@@ -54,6 +54,10 @@ pub(super) struct Program {
     /// The next page of a sequential walk.
     walk: PageIndex,
     stamp: u64,
+    /// The thread whose mremap has not returned. Meanwhile nobody else changes the layout: Linux posts the messages of a
+    /// mremap one by one, and what another thread does to the same addresses can come between them. The pager does not
+    /// follow that; see `named::two_remaps_at_once`.
+    remapping: Option<usize>,
     pub(super) accesses: u64,
     pub(super) seed: u64,
 }
@@ -68,6 +72,7 @@ impl Program {
             discards: BTreeMap::new(),
             walk: PageIndex(FIRST),
             stamp: 0,
+            remapping: None,
             accesses: 0,
             seed,
         }
@@ -121,10 +126,16 @@ impl Program {
     fn begin(&mut self, kernel: &FakeKernel, thread: usize) {
         let Mix { layout, flags, .. } = self.mix;
         match self.random.below(100) {
-            draw if draw < layout => self.change_layout(kernel, thread),
+            draw if draw < layout => {
+                let is_remapping = self.remapping.is_some_and(|other| self.threads[other] == Thread::Layout);
+                if !is_remapping {
+                    self.remapping = None;
+                    self.change_layout(kernel, thread);
+                }
+            }
             draw if draw < layout + flags => self.change_flags(kernel),
             _ => {
-                let Some(page) = self.some_page() else { return self.map_somewhere(kernel, thread) };
+                let Some(page) = self.some_page() else { return };
                 let write = self.random.one_in(2).then(|| self.content());
                 self.touch(kernel, thread, page, write);
             }
@@ -251,7 +262,11 @@ impl Program {
                 if target.intersection(range).is_some() || !self.is_free_of_discards(target) {
                     return;
                 }
+                if self.threads.contains(&Thread::Layout) {
+                    return;
+                }
                 let keep = self.random.one_in(4);
+                self.remapping = Some(thread);
                 return self.remap(kernel, thread, range, to, keep);
             }
         };

@@ -1,0 +1,291 @@
+//! The cache against a plain twin: a map from page to where it is and what it holds.
+
+use std::collections::BTreeMap;
+
+use backing::{MemoryBacking, SegmentLog};
+use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
+use pleat_cache::{Cache, Hand, Lookup, Outcome, Place, Published};
+use policy::replacement::Age;
+use store::Slabs;
+
+const PAGES: u64 = 700;
+const SEGMENT_BYTES: usize = 64 << 10;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Twin {
+    Resident,
+    Leaving(FrameIndex),
+    Word(u64),
+    /// So many bytes, made of a seed; a whole page is incompressible.
+    Stored(usize, u64),
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+fn encoding(length: usize, seed: u64) -> PageBytes {
+    let mut bytes = PageBytes::ZERO;
+    for (at, byte) in bytes.0[..length].iter_mut().enumerate() {
+        *byte = (seed as u8).wrapping_add(at as u8).wrapping_mul(31) ^ (seed >> 8) as u8;
+    }
+    bytes
+}
+
+fn cache(bytes: u64) -> Cache<Slabs> {
+    let log = SegmentLog::with_segment_bytes(Box::new(MemoryBacking::new(bytes)), [3; 32], bytes, SEGMENT_BYTES);
+    Cache::new(Slabs::new(64 << 20).unwrap(), Some(log))
+}
+
+fn write_all(cache: &mut Cache<Slabs>) {
+    while let Some(mut job) = cache.log().unwrap().write_job() {
+        let result = job.run();
+        cache.log().unwrap().finish_write(job, result);
+    }
+}
+
+/// What a look-up finds must be what the twin holds.
+fn compare(cache: &mut Cache<Slabs>, page: PageIndex, twin: Option<Twin>, seed: u64) {
+    let mut copy = [0xee; PAGE_BYTES];
+    match (cache.look_up(page, &mut copy), twin) {
+        (Lookup::Zeros, None) | (Lookup::Resident, Some(Twin::Resident)) => {}
+        (Lookup::Filled(word), Some(Twin::Word(expected))) => assert_eq!(word, expected),
+        (Lookup::Leaving(frame), Some(Twin::Leaving(expected))) => assert_eq!(frame, expected),
+        (Lookup::Encoded(length), Some(Twin::Stored(expected, stamp))) => {
+            assert_eq!(length, expected);
+            assert_eq!(copy[..length], encoding(length, stamp).0[..length], "seed {seed}");
+        }
+        (Lookup::Backed(job), Some(Twin::Stored(length, stamp))) => {
+            let mut buffer = backing::ReadBuffer::new();
+            assert_eq!(job.run(&mut buffer).unwrap(), &encoding(length, stamp).0[..length], "seed {seed}");
+            cache.finish_read(job);
+        }
+        (found, expected) => panic!("seed {seed}: {page:?} is {found:?} instead of {expected:?}"),
+    }
+}
+
+fn one(seed: u64) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut cache = cache(8 << 20);
+    let mut twin: BTreeMap<PageIndex, Twin> = BTreeMap::new();
+    let mut hand = Hand::default();
+    let mut frame = 0;
+    for step in 0..1500 {
+        let page = PageIndex(random.below(PAGES) * 3);
+        let length = 1 + random.below(80);
+        match random.below(16) {
+            0..=4 => {
+                cache.settle(page, Age::from_bits(random.below(4)));
+                twin.insert(page, Twin::Resident);
+            }
+            5..=7 => {
+                let Some((first, count)) = cache.victims(&mut hand, PageCount(8), 2000) else { continue };
+                for page in first.until(first + count) {
+                    assert_eq!(twin.get(&page), Some(&Twin::Resident));
+                    frame += 1;
+                    cache.leave(page, FrameIndex(frame));
+                    twin.insert(page, Twin::Leaving(FrameIndex(frame)));
+                }
+            }
+            8..=10 => {
+                let leaving: Vec<_> = twin.iter().map(|(page, twin)| (*page, *twin)).collect();
+                for (page, place) in leaving {
+                    let Twin::Leaving(frame) = place else { continue };
+                    publish(&mut cache, &mut twin, &mut random, page, frame);
+                }
+            }
+            11 => {
+                cache.discard(page, page + PageCount(length));
+                twin.retain(|at, _| !(page <= *at && *at < page + PageCount(length)));
+            }
+            12 => {
+                let to = PageIndex(if random.below(2) == 0 { page.0 + length + 7 } else { 5000 + random.below(900) });
+                remap(&mut cache, &mut twin, page, PageCount(length), to);
+            }
+            13 => {
+                let _ = cache.write_back(ByteCount(random.below(200_000)), 300);
+            }
+            14 => write_all(&mut cache),
+            _ => {
+                cache.compact(random.below(100) as usize);
+                if let Some(mut job) = cache.log().unwrap().clean() {
+                    job.run().unwrap();
+                    while cache.clean_some(&mut job, 16) {}
+                    cache.finish_clean(job);
+                }
+            }
+        }
+        compare(&mut cache, page, twin.get(&page).copied(), seed);
+        if step % 50 == 0 {
+            cache.check();
+        }
+    }
+    cache.check();
+    for page in 0..7000 {
+        compare(&mut cache, PageIndex(page), twin.get(&PageIndex(page)).copied(), seed);
+    }
+    let census = cache.census();
+    let sum = census.resident + census.leaving + census.same_filled + census.compressed + census.incompressible;
+    assert_eq!(sum + census.below, PageCount(twin.len() as u64));
+    cache.discard(PageIndex(0), PageIndex(1 << 30));
+    cache.check();
+    assert_eq!(cache.store_figures().encodings, 0);
+}
+
+fn publish(
+    cache: &mut Cache<Slabs>,
+    twin: &mut BTreeMap<PageIndex, Twin>,
+    random: &mut Random,
+    page: PageIndex,
+    frame: FrameIndex,
+) {
+    assert_eq!(cache.publish(page, FrameIndex(frame.0 + 1_000_000), Outcome::SameFilled(1)), Published::Stale);
+    let stamp = random.below(1 << 40);
+    let (place, done) = match random.below(8) {
+        0 => (Twin::Word(stamp % 5), cache.publish(page, frame, Outcome::SameFilled(stamp % 5))),
+        1 => {
+            let bytes = encoding(PAGE_BYTES, stamp);
+            (Twin::Stored(PAGE_BYTES, stamp), cache.publish(page, frame, Outcome::Incompressible(&bytes)))
+        }
+        _ => {
+            let length = 1 + random.below(4094) as usize;
+            let bytes = encoding(length, stamp);
+            (Twin::Stored(length, stamp), cache.publish(page, frame, Outcome::Encoded(&bytes.0[..length])))
+        }
+    };
+    assert_eq!(done, Published::Done);
+    twin.insert(page, place);
+}
+
+fn remap(
+    cache: &mut Cache<Slabs>,
+    twin: &mut BTreeMap<PageIndex, Twin>,
+    page: PageIndex,
+    count: PageCount,
+    to: PageIndex,
+) {
+    if to < page + count && page < to + count {
+        return; // Linux refuses ranges that overlap.
+    }
+    let mut heard = BTreeMap::new();
+    cache.remap(page, page + count, to, &mut |frame, page| {
+        heard.insert(page, frame);
+    });
+    let moved: Vec<_> = twin.range(page..page + count).map(|(page, twin)| (*page, *twin)).collect();
+    twin.retain(|at, _| !(page <= *at && *at < page + count || to <= *at && *at < to + count));
+    for (old, place) in moved {
+        let new = to + (old - page);
+        twin.insert(new, place);
+        if let Twin::Leaving(frame) = place {
+            assert_eq!(heard.remove(&new), Some(frame), "the front end must hear of {new:?}");
+        }
+    }
+    assert!(heard.is_empty());
+}
+
+#[test]
+fn the_cache_agrees_with_a_plain_map() {
+    let count = std::env::var("PLEAT_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    for seed in 1..=count {
+        println!("seed {seed}");
+        one(seed);
+    }
+}
+
+/// Brings a page to a place of the diagram.
+fn bring(cache: &mut Cache<Slabs>, page: PageIndex, kind: usize) {
+    let bytes = encoding(PAGE_BYTES, 5);
+    if kind == 0 {
+        return;
+    }
+    cache.settle(page, Age::NONE);
+    if kind == 1 {
+        return;
+    }
+    cache.leave(page, FrameIndex(9));
+    let outcome = match kind {
+        2 => return,
+        3 => Outcome::SameFilled(77),
+        4 | 6 => Outcome::Encoded(&bytes.0[..1000]),
+        _ => Outcome::Incompressible(&bytes),
+    };
+    assert_eq!(cache.publish(page, FrameIndex(9), outcome), Published::Done);
+    if kind == 6 {
+        // Twice: the first look takes its age.
+        cache.write_back(ByteCount(1), 10);
+        cache.write_back(ByteCount(1), 10);
+    }
+}
+
+fn kind(place: Place) -> usize {
+    match place {
+        Place::Untouched => 0,
+        Place::Resident => 1,
+        Place::Leaving(_) => 2,
+        Place::SameFilled(_) => 3,
+        Place::Compressed(_) => 4,
+        Place::Incompressible(_) => 5,
+        Place::Below(_) => 6,
+    }
+}
+
+#[test]
+fn every_edge_of_the_diagram_can_be_walked() {
+    let page = PageIndex(1000);
+    for from in 0..7 {
+        // `bring` walks leave, publish and write_back; here come settle, discard and remap from every place.
+        for edge in 0..3 {
+            let mut cache = cache(8 << 20);
+            bring(&mut cache, page, from);
+            assert_eq!(kind(cache.place(page)), from);
+            let to = match edge {
+                0 => {
+                    cache.settle(page, Age::HOT);
+                    1
+                }
+                1 => {
+                    cache.discard(page, page + PageCount(1));
+                    0
+                }
+                _ => {
+                    cache.remap(page, page + PageCount(1), PageIndex(5), &mut |frame, new| {
+                        assert_eq!((frame, new), (FrameIndex(9), PageIndex(5)));
+                    });
+                    assert_eq!(kind(cache.place(PageIndex(5))), from);
+                    0
+                }
+            };
+            cache.check();
+            assert_eq!(kind(cache.place(page)), to, "edge {edge} from {from}");
+        }
+    }
+}
+
+#[test]
+fn only_resident_pages_leave() {
+    for from in [0, 2, 3, 4, 5, 6] {
+        let left = std::panic::catch_unwind(|| {
+            let mut cache = cache(8 << 20);
+            bring(&mut cache, PageIndex(7), from);
+            cache.leave(PageIndex(7), FrameIndex(1));
+        });
+        assert!(left.is_err(), "a page left from place {from}");
+    }
+}
+
+#[test]
+fn only_the_frame_that_a_page_lies_in_publishes_it() {
+    for from in [0, 1, 2, 3, 4, 5, 6] {
+        let mut cache = cache(8 << 20);
+        bring(&mut cache, PageIndex(7), from);
+        assert_eq!(cache.publish(PageIndex(7), FrameIndex(1), Outcome::SameFilled(0)), Published::Stale);
+        assert_eq!(kind(cache.place(PageIndex(7))), from);
+    }
+}
