@@ -61,7 +61,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// segments; without a child it must be given back at once.
     pub fn thaw(&self) -> Option<ChildPin> {
         let mut state = self.lock();
-        state.thaw(&self.kernel);
+        state.thaw();
         state.pin.take()
     }
 

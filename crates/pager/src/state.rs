@@ -7,7 +7,7 @@ use cache::{Cache, Hand, Lookup};
 use page::{PAGE_BYTES, PageCount, PageIndex};
 use policy::replacement::Age;
 use store::Store;
-use sys::kernel::{ForkedMemory, Kernel, Message, PageRange};
+use sys::kernel::{ForkedMemory, Message, PageRange};
 
 use crate::account::{Accounts, Holdings};
 use crate::journal::{Journal, Record, Traced};
@@ -182,29 +182,13 @@ impl<S: Store> State<S> {
     }
 
     /// Makes up for what has been noted since [`State::freeze`].
-    pub(crate) fn thaw(&mut self, kernel: &impl Kernel) {
+    pub(crate) fn thaw(&mut self) {
         assert!(self.frozen);
         self.frozen = false;
         self.has_forked = false;
         let mut journal = core::mem::replace(&mut self.journal, Journal::new());
-        journal.replay(|record| match record {
-            Record::Filled(page) => {
-                // Frozen faults copy out of frames: a frame still holds its page, and is freed in its turn.
-                if is_resident(kernel, page) {
-                    self.cache.settle(page, Age::TOUCHED);
-                }
-            }
-            other => self.apply(other),
-        });
+        // A page was noted when it had been filled. It may have moved since, so the kernel is not asked where it was.
+        journal.replay(|record| self.apply(record));
         self.journal = journal;
     }
-}
-
-/// Whether the page is there, by the kernel's word.
-fn is_resident(kernel: &impl Kernel, page: PageIndex) -> bool {
-    let mut found = false;
-    let range = PageRange::new(page, PageCount(1));
-    // An error means that nobody can say: then the page's bytes stay with us, and a fault would bring them again.
-    let _ = kernel.resident(range, &mut |_| found = true);
-    found
 }
