@@ -1,1 +1,161 @@
-//! To come.
+//! Forks: the same seed is played twice, once on as the parent and once as the child. So nothing is copied but the fake
+//! memory, and the state that the child takes over is the one that was frozen.
+
+use std::rc::Rc;
+
+use backing::MemoryBacking;
+use page::{ByteCount, PageIndex};
+use sys::fake::{Access, FakeKernel};
+use sys::kernel::{Kernel as _, Message};
+
+use super::program::{Mix, Program};
+use super::schedules::begin;
+use super::world::{Setup, World, entry};
+use crate::{FreshBacking, Pager};
+
+const BYTES: u64 = 8 << 20;
+const SCHEDULES: u64 = 30;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Side {
+    Parent,
+    Child,
+}
+
+fn world(seed: u64) -> World {
+    let mix = Mix { layout: 2, flags: 0, noise: 6, words: 2, text: 8, pages_max: 900 };
+    let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(MemoryBacking::new(BYTES)), BYTES));
+    // Nobody acts inside others: both plays must come to the same state.
+    World::new(Setup { mix, swap, share: ByteCount(7 << 18), interleave: 0, ..Setup::plain(seed) })
+}
+
+/// Some life in the frozen state: faults and layout changes, which are only noted.
+fn live_frozen(world: &mut World, steps: usize) {
+    for step in 0..steps {
+        world.program.borrow_mut().step(&world.pager.kernel);
+        if step % 3 == 0 {
+            world.server.borrow_mut().serve(&world.pager).unwrap();
+        }
+    }
+}
+
+fn settle_down(world: &mut World) {
+    for _ in 0..200 {
+        if world.program.borrow().is_idle() {
+            return;
+        }
+        world.server.borrow_mut().serve(&world.pager).unwrap();
+        world.program.borrow_mut().drain(&world.pager.kernel);
+    }
+    panic!("a thread waits for ever in a frozen state");
+}
+
+/// The child's thread touches pages, and the parent's server brings them.
+fn serve_child(world: &mut World, child: &FakeKernel, program: &mut Program, every: usize) {
+    let pages: Vec<PageIndex> = program.shadow.keys().copied().collect();
+    for page in pages.into_iter().step_by(every) {
+        if let Access::Blocked = child.access(0, page, None) {
+            let Some(Message::Fault { page: asked, .. }) = child.next_message() else { panic!("no fault") };
+            assert_eq!(asked, page);
+            let fill = &mut |page, bytes: &page::PageBytes| {
+                child.fill(page, core::slice::from_ref(bytes)).error.map_or(Ok(()), Err)
+            };
+            world.server.borrow_mut().serve_child(&world.pager, page, fill).unwrap();
+        }
+        program.touch(child, 0, page, None);
+        assert!(program.is_idle(), "the child has not got {page:?}");
+    }
+}
+
+fn play(seed: u64, side: Side) {
+    let mut world = world(seed);
+    begin(&mut world);
+    for _ in 0..1500 {
+        world.step().unwrap();
+    }
+    world.drain().unwrap();
+    world.round();
+    assert!(world.pager.try_freeze());
+    live_frozen(&mut world, 60);
+    settle_down(&mut world);
+    // The program's memory as the child finds it.
+    let mut childs = world.program.borrow().clone();
+    childs.become_child();
+    world.program.borrow_mut().fork(&world.pager.kernel, 1);
+    world.server.borrow_mut().serve(&world.pager).unwrap();
+    let forked = world.pager.take_forked().expect("the message has been read");
+    let child = world.pager.kernel.take_child(&forked);
+    settle_down(&mut world);
+    serve_child(&mut world, &child, &mut childs, 5);
+    match side {
+        Side::Parent => {
+            live_frozen(&mut world, 60);
+            settle_down(&mut world);
+            serve_child(&mut world, &child, &mut childs, 3);
+            let pin = world.pager.thaw().expect("there is a log");
+            world.check();
+            world.reclaimer.borrow_mut().shares_memory();
+            for step in 0..1500 {
+                world.step().unwrap();
+                if step == 700 {
+                    world.check();
+                }
+            }
+            world.pager.unpin(pin);
+            world.finish().unwrap();
+        }
+        Side::Child => become_child(world, child, childs),
+    }
+}
+
+fn become_child(world: World, child: FakeKernel, childs: Program) {
+    let (share, random) = (world.share, world.random.clone());
+    let pager = world.pager.clone();
+    drop(world);
+    let mut pager: Pager<FakeKernel, _> = Rc::into_inner(pager).expect("the world has ended");
+    let fresh = FreshBacking { store: Box::new(MemoryBacking::new(BYTES)), key: [8; 32] };
+    // SAFETY: this test has one thread.
+    unsafe { pager.resume_in_child(entry(), Some(fresh), &[], |_| Ok(child)) }.unwrap();
+    let mut world = World::with(pager, childs, random, share, 12);
+    world.reclaimer.borrow_mut().shares_memory();
+    world.check();
+    for step in 0..1500 {
+        world.step().unwrap();
+        if step == 700 {
+            world.check();
+        }
+    }
+    world.finish().unwrap();
+}
+
+#[test]
+fn parents_and_children_read_what_was_written() {
+    for seed in 0..SCHEDULES {
+        for side in [Side::Parent, Side::Child] {
+            println!("seed {seed} {side:?}");
+            play(seed, side);
+        }
+    }
+}
+
+/// Nothing forks: the state thaws and goes on.
+#[test]
+fn a_frozen_state_thaws() {
+    for seed in 100..100 + SCHEDULES {
+        println!("seed {seed}");
+        let mut world = world(seed);
+        begin(&mut world);
+        for _ in 0..8 {
+            for _ in 0..300 {
+                world.step().unwrap();
+            }
+            if world.pager.try_freeze() {
+                live_frozen(&mut world, 150);
+                let pin = world.pager.thaw().expect("there is a log");
+                world.pager.unpin(pin);
+                world.check();
+            }
+        }
+        world.finish().unwrap();
+    }
+}

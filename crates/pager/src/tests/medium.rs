@@ -108,8 +108,7 @@ fn a_full_medium_exhausts_the_budget_until_it_recovers() {
     medium.full_from_write(0);
     let mix = Mix { layout: 0, flags: 0, noise: 1, text: 0, words: 0, pages_max: 600 };
     let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(medium.clone()), BYTES));
-    let mut world =
-        World::new(Setup { mix, share: ByteCount(3 << 19), swap, interleave: 0, ..Setup::plain(9) });
+    let mut world = World::new(Setup { mix, share: ByteCount(3 << 19), swap, interleave: 0, ..Setup::plain(9) });
     begin(&mut world);
     let pages: Vec<PageIndex> = world.program.borrow().shadow.keys().copied().collect();
     assert!(PageCount(pages.len() as u64).bytes() > world.share);

@@ -50,6 +50,10 @@ fn tables_stay_below_sixteen_bytes_a_page() {
     let census = cache.census();
     assert!(census.below > PageCount(PAGES / 5) && census.compressed > PageCount(PAGES / 3), "{census:?}");
     let (tables, headers) = (cache.metadata_bytes().0, cache.store_figures().headers.0);
-    println!("{census:?}: {:.2} bytes of tables, {:.2} of heads a page", tables as f64 / PAGES as f64, headers as f64 / PAGES as f64);
+    println!(
+        "{census:?}: {:.2} bytes of tables, {:.2} of heads a page",
+        tables as f64 / PAGES as f64,
+        headers as f64 / PAGES as f64
+    );
     assert!(tables + headers <= BYTES_MAX * PAGES, "{tables} of tables and {headers} of heads for {PAGES} pages");
 }

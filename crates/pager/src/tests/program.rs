@@ -100,10 +100,6 @@ impl Program {
         self.threads.iter().all(|thread| *thread == Thread::Idle)
     }
 
-    pub(super) fn has_discards(&self) -> bool {
-        !self.discards.is_empty()
-    }
-
     /// One step of some thread.
     pub(super) fn step(&mut self, kernel: &FakeKernel) {
         let thread = self.random.below(THREADS as u64) as usize;
@@ -283,12 +279,6 @@ impl Program {
         } else {
             self.discards.insert(thread, range);
         }
-        self.wait_for(thread, progress);
-    }
-
-    pub(super) fn unmap(&mut self, kernel: &FakeKernel, thread: usize, range: PageRange) {
-        self.forget(range);
-        let progress = kernel.unmap(thread as u32, range);
         self.wait_for(thread, progress);
     }
 

@@ -126,7 +126,11 @@ fn pinned_and_locked_pages() {
 
 #[test]
 fn incompressible_pages_without_swap() {
-    run(4, |_, setup| Setup { mix: Mix { noise: 20, pages_max: 600, ..Mix::PLAIN }, share: ByteCount(3 << 19), ..setup });
+    run(4, |_, setup| Setup {
+        mix: Mix { noise: 20, pages_max: 600, ..Mix::PLAIN },
+        share: ByteCount(3 << 19),
+        ..setup
+    });
 }
 
 #[test]
