@@ -32,7 +32,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
                     break;
                 }
                 Ok(faults) => {
-                    placement.follow(server.last_thread(), faults, &keeper.handler_place);
+                    placement.follow(server.last_thread(), faults);
                     fork::attend(keeper, &mut server);
                 }
                 Err(stuck) => give_up(stuck),

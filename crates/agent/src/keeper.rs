@@ -24,11 +24,10 @@ use crate::entry::Membership;
 use crate::failure::{end, fail, say};
 use crate::fork::Forks;
 use crate::handler;
-use crate::placement::{Company, Place};
 use crate::watcher::Agent;
 
 /// The part of the budget that may wait in frames, as a divisor, and its bounds in pages.
-const FRAMES_DIVISOR: u64 = 4;
+const FRAMES_DIVISOR: u64 = 16;
 const FRAMES_MIN: u64 = 256;
 const FRAMES_MAX: u64 = 1 << 20;
 /// Stacks and thread blocks, as far as they are touched.
@@ -43,7 +42,6 @@ pub(crate) struct Keeper {
     pub(crate) pager: Pager<Linux, Slabs>,
     pub(crate) is_serving: AtomicBool,
     pub(crate) forks: Forks,
-    pub(crate) handler_place: Place,
     entry: AtomicPtr<Process>,
     fault: &'static [u8],
 }
@@ -148,7 +146,6 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         pager: Pager::new(kernel, cache, config),
         is_serving: AtomicBool::new(false),
         forks,
-        handler_place: Place::new(),
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
         fault: &agent.fault,
     })
@@ -190,7 +187,6 @@ fn swap_path(membership: &Membership) -> CString {
 pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut reclaimer: Reclaimer) -> ! {
     thread::ask_for_short_slices();
     let mut watchdog = Watchdog::default();
-    let mut company = Company::new();
     let pager = &keeper.pager;
     loop {
         if keeper.forks.wants_rest() {
@@ -202,7 +198,6 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
         let calls = pager.calls();
         pager.set_agent_bytes(ByteCount(STACK_BYTES + crate::heap::used_bytes()));
         let rest = reclaimer.round(pager, membership.share());
-        company.seek(&keeper.handler_place, reclaimer.prefers_company());
         if rest.exhausted {
             report_exhausted(membership, &rest);
         }

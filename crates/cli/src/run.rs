@@ -26,8 +26,8 @@ use crate::{agent, budget, program, summary, userfaultfd};
 
 /// The agents start to work when the run holds this share of the budget: late enough that programs which fit are
 /// left alone, early enough that there is room for what the program does until they have started.
-const THRESHOLD_NUMERATOR: u64 = 3;
-const THRESHOLD_DENOMINATOR: u64 = 4;
+const THRESHOLD_NUMERATOR: u64 = 1;
+const THRESHOLD_DENOMINATOR: u64 = 2;
 
 /// Runs the program.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {

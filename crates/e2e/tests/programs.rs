@@ -24,7 +24,7 @@ fn numpy() {
     if !there(&[python(), "-c", "import numpy"]) {
         return skipped("Python has no numpy");
     }
-    compare(&turn, &words([python(), &program("arrays.py"), "120"]), [160, 110, 70]);
+    compare(&turn, &words([python(), &program("arrays.py"), "60"]), [80, 60, 40]);
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn sqlite_in_memory() {
     if !there(&[python(), "-c", "import sqlite3"]) {
         return skipped("Python has no sqlite3");
     }
-    compare(&turn, &words([python(), &program("table.py"), "250000"]), [180, 120, 60]);
+    compare(&turn, &words([python(), &program("table.py"), "125000"]), [90, 60, 36]);
 }
 
 #[test]
@@ -42,12 +42,12 @@ fn gnu_sort() {
     let input = turn.file("lines");
     let mut draw = bench::content::Draw::new(11);
     let mut lines = Vec::new();
-    for at in 0..1_200_000_u64 {
+    for at in 0..500_000_u64 {
         writeln!(lines, "{:016x} {:032x} line {at}", draw.number(), draw.number()).expect("memory is long enough");
     }
     std::fs::write(&input, lines).expect("the test's own folder can be written");
     let command = words(["sort", "--parallel=1", "--buffer-size=1G", &turn.word("lines")]);
-    compare(&turn, &command, [90, 60, 40]);
+    compare(&turn, &command, [44, 32, 20]);
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn gpp_on_templates() {
         return skipped("g++ is not installed");
     }
     // Half-random memory is not to be had from a compiler: the last budget is small instead.
-    let command = words(["g++", "-std=c++17", "-O1", "-DCOUNT=24", "-S", "-o", "-", &program("templates.cpp")]);
-    compare(&turn, &command, [250, 180, 80]);
+    let command = words(["g++", "-std=c++17", "-O1", "-DCOUNT=10", "-S", "-o", "-", &program("templates.cpp")]);
+    compare(&turn, &command, [140, 100, 48]);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn node() {
     if !there(&["node", "--version"]) {
         return skipped("node is not installed");
     }
-    compare(&turn, &words(["node", &program("objects.js"), "200000"]), [140, 100, 64]);
+    compare(&turn, &words(["node", &program("objects.js"), "100000"]), [100, 76, 48]);
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn java() {
         return skipped("javac is not installed");
     }
     // A fixed heap and one collector thread: the default sizes depend on the machine.
-    let command = words(["java", "-Xmx400m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "300000"]);
-    compare(&turn, &command, [170, 120, 70]);
+    let command = words(["java", "-Xmx200m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "150000"]);
+    compare(&turn, &command, [110, 80, 48]);
 }
 
 #[test]
@@ -88,5 +88,5 @@ fn perl() {
     if !there(&["perl", "-v"]) {
         return skipped("perl is not installed");
     }
-    compare(&turn, &words(["perl", &program("hash.pl"), "300000"]), [120, 80, 40]);
+    compare(&turn, &words(["perl", &program("hash.pl"), "100000"]), [44, 32, 20]);
 }

@@ -8,7 +8,6 @@ use core::time::Duration;
 
 use backing::LogFull;
 use page::ByteCount;
-use policy::placement::RunLengths;
 use policy::sizing;
 use store::Store;
 use sys::kernel::Kernel;
@@ -47,9 +46,7 @@ const FIGURES_NS: u64 = 5_000_000;
 /// Shortest time between two looks at what is shared with forked processes.
 const SHARE_LOOK_NS: u64 = 5_000_000;
 /// Longest time in one round: the program grows meanwhile in memory that is not registered yet.
-const ROUND_NS_MAX: u64 = 2_000_000;
-/// The same where the program waits for the processor that reclaim runs on.
-const COMPANY_NS_MAX: u64 = 300_000;
+const ROUND_NS_MAX: u64 = 1_000_000;
 
 /// What a round came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +60,6 @@ pub struct Rest {
 /// The reclaiming thread's own memory.
 pub struct Reclaimer {
     worker: Worker,
-    run_lengths: RunLengths,
     /// Unmanaged bytes after the last scan: what cannot be managed.
     unmanageable: i64,
     scanned_once: bool,
@@ -90,7 +86,6 @@ impl Reclaimer {
     pub fn new() -> Self {
         Self {
             worker: Worker::patient(),
-            run_lengths: RunLengths::default(),
             unmanageable: 0,
             scanned_once: false,
             rounds_without_gain: 0,
@@ -114,7 +109,7 @@ impl Reclaimer {
             let resident = self.resident(pager, begun);
             self.unmanageable = self.reconcile(pager, resident, share);
         }
-        let until_ns = begun + if self.prefers_company() { COMPANY_NS_MAX } else { ROUND_NS_MAX };
+        let until_ns = begun + ROUND_NS_MAX;
         let reclaimed = self.reclaim(pager, until_ns);
         let written = self.write_back(pager, until_ns);
         self.clean(pager);
@@ -149,11 +144,6 @@ impl Reclaimer {
             self.may_share = self.shared > ByteCount::ZERO || self.last_resident == ByteCount::ZERO;
         }
         resident.saturating_sub(self.shared)
-    }
-
-    /// Whether reclaim should run on the processor of the program; see [`policy::placement`].
-    pub fn prefers_company(&self) -> bool {
-        self.run_lengths.prefers_company()
     }
 
     /// Writes the current numbers to the ledger, whatever time it is.
@@ -192,11 +182,7 @@ impl Reclaimer {
         while !is_high(pager) && pager.kernel.now_ns() < until_ns {
             let evicted = if self.ring_wants_pages(pager) { Worker::evict(pager) } else { Evicted::NoFrames };
             let stalled = match evicted {
-                Evicted::Moved(pages) => {
-                    self.run_lengths.count(pages.0);
-                    false
-                }
-                Evicted::Aged => false,
+                Evicted::Moved(_) | Evicted::Aged => false,
                 Evicted::Shared(range) => {
                     evict_shared(pager, range);
                     false

@@ -1,6 +1,7 @@
 //! The state under the lock: which ranges are managed, where each page is, and what has left but is not encoded.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use backing::{ChildPin, ReadJob};
 use cache::{Cache, Hand, Lookup};
@@ -34,6 +35,9 @@ pub(crate) struct State<S> {
     has_forked: bool,
     /// Keeps the segments that it reads.
     pub(crate) pin: Option<ChildPin>,
+    /// Ranges that mremap has left: a message about their unmapping follows, and by then another mapping may have moved
+    /// there. Known to be over when the kernel lets us move or fill a page again.
+    vacated: Vec<PageRange>,
     /// Layout messages since the start.
     pub(crate) layout_events: u64,
 }
@@ -51,6 +55,7 @@ impl<S: Store> State<S> {
             forked: VecDeque::new(),
             has_forked: false,
             pin: None,
+            vacated: Vec::new(),
             layout_events: 0,
         }
     }
@@ -102,6 +107,8 @@ impl<S: Store> State<S> {
 
     /// The page has been filled.
     pub(crate) fn settle(&mut self, page: PageIndex, age: Age) {
+        // A page could be filled or moved: so no layout message was on its way.
+        self.vacated.clear();
         if self.frozen {
             self.journal.note(Record::Filled(page));
             return;
@@ -118,8 +125,17 @@ impl<S: Store> State<S> {
         self.layout_events += 1;
         let record = match message {
             Message::Remove(range) => Record::Removed(range),
-            Message::Unmap(range) => Record::Unmapped(range),
-            Message::Remap { from, to } => Record::Moved { from, to },
+            Message::Unmap(range) => {
+                if let Some(at) = self.vacated.iter().position(|vacated| *vacated == range) {
+                    self.vacated.swap_remove(at);
+                    return;
+                }
+                Record::Unmapped(range)
+            }
+            Message::Remap { from, to } => {
+                self.vacated.push(from);
+                Record::Moved { from, to }
+            }
             Message::Fork(child) => {
                 self.forked.push_back(child);
                 if self.frozen {
@@ -148,10 +164,11 @@ impl<S: Store> State<S> {
             Record::Moved { from, to } => {
                 let Self { cache, ring, .. } = self;
                 cache.remap(from.start, from.end, to, &mut |frame, page| ring.set_page(frame, page));
-                // What is registered stays so under its new address. The old range stays registered too where the
-                // program kept it mapped (MREMAP_DONTUNMAP); otherwise a message about its unmapping follows.
-                let moved: alloc::vec::Vec<_> =
+                // What is registered stays so under its new address. Where the program keeps the old range mapped
+                // (MREMAP_DONTUNMAP) it stays registered too, and comes back with its next fault.
+                let moved: Vec<_> =
                     self.regions.iter().filter_map(|region| region.intersection(from)).collect();
+                self.regions.cut(from);
                 for part in moved {
                     let start = to + (part.start - from.start);
                     self.regions.insert(PageRange::new(start, part.count()));

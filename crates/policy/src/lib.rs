@@ -4,7 +4,6 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
-pub mod placement;
 pub mod prefetch;
 pub mod replacement;
 pub mod sizing;
