@@ -154,7 +154,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
 fn segment_log(file: SwapFile, membership: &Membership) -> Result<SegmentLog, Errno> {
     let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
     // A segment is large so that writing is cheap, but two of them in memory must be a small part of the budget.
-    let segment_bytes = (budget / 128).next_power_of_two().clamp(64 << 10, backing::SEGMENT_BYTES as u64) as usize;
+    let segment_bytes = (budget / 256).next_power_of_two().clamp(64 << 10, backing::SEGMENT_BYTES as u64) as usize;
     let key = sys::process::random_key()?;
     let bytes_max = swap_bytes_max(membership);
     Ok(SegmentLog::with_segment_bytes(Box::new(file), key, bytes_max, segment_bytes))

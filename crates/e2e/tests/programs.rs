@@ -42,12 +42,12 @@ fn gnu_sort() {
     let input = turn.file("lines");
     let mut draw = bench::content::Draw::new(11);
     let mut lines = Vec::new();
-    for at in 0..500_000_u64 {
+    for at in 0..300_000_u64 {
         writeln!(lines, "{:016x} {:032x} line {at}", draw.number(), draw.number()).expect("memory is long enough");
     }
     std::fs::write(&input, lines).expect("the test's own folder can be written");
     let command = words(["sort", "--parallel=1", "--buffer-size=1G", &turn.word("lines")]);
-    compare(&turn, &command, [44, 32, 20]);
+    compare(&turn, &command, [28, 22, 18]);
 }
 
 #[test]
@@ -88,5 +88,5 @@ fn perl() {
     if !there(&["perl", "-v"]) {
         return skipped("perl is not installed");
     }
-    compare(&turn, &words(["perl", &program("hash.pl"), "100000"]), [44, 32, 20]);
+    compare(&turn, &words(["perl", &program("hash.pl"), "50000"]), [26, 21, 17]);
 }

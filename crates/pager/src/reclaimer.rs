@@ -21,14 +21,14 @@ use crate::scan::{Scanned, scan};
 /// The fastest that a program takes new memory: two cores filling zeroed pages, as measured (2 GB/s each).
 const GROWTH_BYTES_PER_MS: u64 = 4 << 20;
 /// Shortest and longest rest.
-const REST_MIN: Duration = Duration::from_micros(500);
+const REST_MIN: Duration = Duration::from_micros(300);
 const REST_MAX: Duration = Duration::from_millis(50);
 /// Rest while nothing changes and little is free.
 const REST_CALM: Duration = Duration::from_millis(4);
 /// Rounds without change before the reclaimer calms down.
 const CALM_ROUNDS: u32 = 250;
 /// Unmanaged growth that makes it look for new mappings: this part of the free room at the high mark.
-const SCAN_DIVISOR: u64 = 4;
+const SCAN_DIVISOR: u64 = 8;
 /// Rounds without any gain, while room is short, before the budget counts as out of reach.
 const EXHAUSTED_ROUNDS: u32 = 40;
 /// Encodings that go below at a time: two segments' worth.

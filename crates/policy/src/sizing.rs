@@ -18,12 +18,13 @@ pub struct Watermarks {
 }
 
 impl Watermarks {
-    /// Marks for a share. The free part must hold what the program can touch, in memory that is not registered yet,
-    /// between two looks at it: 3 MiB at the speed of page faults, and a look each millisecond.
+    /// Marks for a share. Below `low` must be room for what the program can touch, in memory that is not registered
+    /// yet, between two looks at it: 2 MiB a millisecond at the speed of page faults, and a look each millisecond, or
+    /// each few while a segment is written.
     pub fn of(share: ByteCount) -> Self {
         const MIB: u64 = 1 << 20;
-        let high = (share.0 / 24).clamp(MIB, 24 * MIB);
-        Self { min: ByteCount(high / 4), low: ByteCount(high / 2), high: ByteCount(high) }
+        let high = (share.0 / 16).clamp(2 * MIB, 24 * MIB);
+        Self { min: ByteCount(high / 4), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
     }
 }
 
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn reclaim_wakes_below_low_and_aims_at_high() {
-        let marks = Watermarks::of(ByteCount(240 * MIB));
+        let marks = Watermarks::of(ByteCount(160 * MIB));
         assert_eq!(marks.high, ByteCount(10 * MIB));
         assert_eq!(reclaim_goal(marks.low.0 as i64, marks), ByteCount::ZERO);
         assert_eq!(reclaim_goal(marks.low.0 as i64 - 1, marks).0, marks.high.0 - marks.low.0 + 1);
