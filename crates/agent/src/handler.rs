@@ -47,6 +47,13 @@ pub(crate) fn give_up(stuck: pager::Stuck) -> ! {
     fail(format_args!("{}; the program is ended", Reason(stuck)))
 }
 
+/// Entry of the writer's thread; the argument is the keeper's address.
+pub(crate) extern "C" fn write(argument: usize) -> ! {
+    // SAFETY: the keeper is leaked before the thread is made.
+    let keeper = unsafe { &*(argument as *const Keeper) };
+    keeper.pager.write_segments()
+}
+
 /// What went wrong, for the program's user.
 struct Reason(pager::Stuck);
 

@@ -31,7 +31,7 @@ const FRAMES_DIVISOR: u64 = 16;
 const FRAMES_MIN: u64 = 256;
 const FRAMES_MAX: u64 = 1 << 20;
 /// Stacks and thread blocks, as far as they are touched.
-const STACK_BYTES: u64 = 96 << 10;
+const STACK_BYTES: u64 = 128 << 10;
 /// A handler that has been at one thing for so long, while this process was running, is stuck.
 const STUCK_NS: u64 = 10_000_000_000;
 /// The longest step of time that counts as running: a stopped or suspended process makes longer ones.
@@ -92,6 +92,8 @@ pub(crate) fn start_handler(agent: &'static Agent, keeper: &'static Keeper) -> R
     while !keeper.is_serving.load(Ordering::Acquire) {
         thread::sleep(Duration::from_micros(20));
     }
+    // SAFETY: as above, for the writer. Without one the reclaimer writes by itself.
+    let _ = unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) };
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 //!  host     constructor and fork handlers: the only code that runs on the program's own threads
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
-//!  handler  the thread that serves faults, made by the keeper
+//!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
 //! ```
 #![no_std]
 

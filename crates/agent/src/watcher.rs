@@ -31,6 +31,7 @@ pub(crate) struct Agent {
     pub(crate) fault: Vec<u8>,
     pub(crate) watcher_memory: ThreadMemory,
     pub(crate) handler_memory: ThreadMemory,
+    pub(crate) writer_memory: ThreadMemory,
     /// Set once memory is managed.
     pub(crate) keeper: AtomicPtr<Keeper>,
     /// Closed while the program forks, and while the watcher becomes a keeper.
@@ -51,6 +52,7 @@ impl Agent {
             fault,
             watcher_memory: ThreadMemory::reserve()?,
             handler_memory: ThreadMemory::reserve()?,
+            writer_memory: ThreadMemory::reserve()?,
             keeper: AtomicPtr::new(core::ptr::null_mut()),
             gate: Gate::new(),
             is_resumed: AtomicU32::new(0),

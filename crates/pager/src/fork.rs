@@ -35,7 +35,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// Freezes the state if nobody is in the middle of moving pages. The caller keeps the reclaimer at rest.
     pub fn try_freeze(&self) -> bool {
         let mut state = self.lock();
-        if !state.ring.is_quiet() {
+        if self.desk.is_busy() || !state.ring.is_quiet() {
             return false;
         }
         self.kernel.finish_moves();
@@ -88,6 +88,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     ) -> Result<(), Errno> {
         // SAFETY: no thread of this process holds it (see above); the parent's did not come along.
         unsafe { self.reset_lock() };
+        self.desk.clear();
         self.replace_kernel(replace)?;
         self.entry = entry;
         let mut state = self.lock();

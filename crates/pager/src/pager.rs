@@ -17,6 +17,7 @@ use crate::account::Accounts;
 use crate::ledger::Process;
 use crate::ring::Ring;
 use crate::state::State;
+use crate::writer::Desk;
 
 /// What a pager needs to know at its birth.
 pub struct Config {
@@ -42,6 +43,7 @@ pub struct Pager<K, S> {
     pub(crate) entry: &'static Process,
     pub(crate) untouchable: Vec<Range<u64>>,
     state: Lock<State<S>>,
+    pub(crate) desk: Desk,
     /// Goes up when the server wants the reclaimer to look at once; a futex.
     hurry: AtomicU32,
     /// 1 while the reclaimer sleeps: spares the server a system call for each fault.
@@ -61,6 +63,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             codec: config.codec,
             entry: config.entry,
             untouchable: config.untouchable,
+            desk: Desk::new(),
             state: Lock::new(State::new(cache, Ring::new(config.frames), accounts)),
             hurry: AtomicU32::new(0),
             resting: AtomicU32::new(0),

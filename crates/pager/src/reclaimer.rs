@@ -39,8 +39,6 @@ const WRITE_BACK_LOOKS: u64 = 2048;
 const IDLE_DIVISOR: u64 = 16;
 const COMPACT_STEP: usize = 64;
 const CLEAN_STEP: usize = 64;
-/// Time between attempts to write after a device has failed.
-const RETRY_NS: u64 = 1_000_000_000;
 /// Time between two looks at the numbers of the ledger.
 const FIGURES_NS: u64 = 5_000_000;
 /// Shortest time between two looks at what is shared with forked processes.
@@ -71,7 +69,6 @@ pub struct Reclaimer {
     /// What of the resident memory counts elsewhere, as of the last look.
     shared: ByteCount,
     share_look_ns: u64,
-    retry_at_ns: u64,
     figures_at_ns: u64,
 }
 
@@ -94,7 +91,6 @@ impl Reclaimer {
             may_share: false,
             shared: ByteCount::ZERO,
             share_look_ns: 0,
-            retry_at_ns: 0,
             figures_at_ns: 0,
         }
     }
@@ -213,56 +209,39 @@ impl Reclaimer {
     /// Moves encodings below while the pool is larger than it may be, or while nothing else makes room.
     fn write_back<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> ByteCount {
         let mut written = ByteCount::ZERO;
+        pager.retry_writes();
         loop {
             let mut state = pager.lock();
             if state.frozen || state.cache.log().is_none() {
                 return written;
             }
-            self.retry(pager, &mut state);
-            let holdings = state.holdings();
-            let wanted = write_back_goal(&state.accounts, holdings);
-            let step = wanted.min(WRITE_BACK_STEP);
+            let step = write_back_goal(&state.accounts, state.holdings()).min(WRITE_BACK_STEP);
             let done = if step > ByteCount::ZERO {
                 state.cache.write_back(step, WRITE_BACK_LOOKS)
             } else {
                 cache::WrittenBack { bytes: ByteCount::ZERO, refused: None }
             };
             written += done.bytes;
-            let job = state.cache.log().and_then(backing::SegmentLog::write_job);
+            let is_busy = pager.desk.is_busy();
+            let job = if is_busy { None } else { state.cache.log().and_then(backing::SegmentLog::write_job) };
             drop(state);
-            let Some(mut job) = job else {
-                if step == ByteCount::ZERO || done.refused.is_some() || pager.kernel.now_ns() > until_ns {
-                    return written;
-                }
-                if done.bytes > ByteCount::ZERO {
-                    pager.has_progressed();
-                }
-                continue;
-            };
-            let bytes = job.bytes() as u64;
-            let result = job.run();
-            if result.is_ok() {
-                pager.entry.add(Counter::WrittenBackBytes, bytes);
-            } else {
-                self.retry_at_ns = pager.kernel.now_ns() + RETRY_NS;
+            if done.bytes > ByteCount::ZERO {
+                pager.has_progressed();
             }
-            let mut state = pager.lock();
-            state.cache.log().expect("it gave the job").finish_write(job, result);
-            drop(state);
-            pager.has_progressed();
-            if done.refused.is_some_and(|full| full != LogFull::WritesBehind) || pager.kernel.now_ns() > until_ns {
+            let may_go_on = done.refused.is_none_or(|full| full == LogFull::WritesBehind);
+            if !may_go_on || pager.kernel.now_ns() > until_ns {
+                if let Some(job) = job.and_then(|job| pager.desk.leave(job)) {
+                    pager.write(job);
+                }
                 return written;
             }
-        }
-    }
-
-    /// After a failed write: once a second, see whether the device takes it now.
-    fn retry<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut crate::state::State<S>) {
-        let now = pager.kernel.now_ns();
-        let log = state.cache.log().expect("asked before");
-        if log.trouble().is_some() && now >= self.retry_at_ns {
-            self.retry_at_ns = now + RETRY_NS;
-            log.retry();
+            match job.map(|job| pager.desk.leave(job)) {
+                // There is no writer.
+                Some(Some(job)) => pager.write(job),
+                Some(None) => {}
+                None if step == ByteCount::ZERO || done.refused.is_some() => return written,
+                None => {}
+            }
         }
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct State<S> {
     /// Ranges that mremap has left: a message about their unmapping follows, and by then another mapping may have moved
     /// there. Known to be over when the kernel lets us move or fill a page again.
     vacated: Vec<PageRange>,
+    /// After a failed write: when the device is to be tried again.
+    pub(crate) retry_at_ns: u64,
     /// Layout messages since the start.
     pub(crate) layout_events: u64,
 }
@@ -56,6 +58,7 @@ impl<S: Store> State<S> {
             has_forked: false,
             pin: None,
             vacated: Vec::new(),
+            retry_at_ns: 0,
             layout_events: 0,
         }
     }
@@ -166,8 +169,7 @@ impl<S: Store> State<S> {
                 cache.remap(from.start, from.end, to, &mut |frame, page| ring.set_page(frame, page));
                 // What is registered stays so under its new address. Where the program keeps the old range mapped
                 // (MREMAP_DONTUNMAP) it stays registered too, and comes back with its next fault.
-                let moved: Vec<_> =
-                    self.regions.iter().filter_map(|region| region.intersection(from)).collect();
+                let moved: Vec<_> = self.regions.iter().filter_map(|region| region.intersection(from)).collect();
                 self.regions.cut(from);
                 for part in moved {
                     let start = to + (part.start - from.start);

@@ -1,0 +1,105 @@
+//! The writer: a thread that writes sealed segments, so that the reclaimer never waits for a device.
+//!
+//! While it waited nobody would see the program grow. Without a writer (in tests) the reclaimer writes by itself.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use backing::WriteJob;
+use store::Store;
+use sys::kernel::Kernel;
+use sys::sync::{Lock, Sharing, wait_while, wake_all};
+
+use crate::Pager;
+use crate::ledger::Counter;
+
+/// Time between attempts to write after a device has failed.
+const RETRY_NS: u64 = 1_000_000_000;
+/// Longest sleep; a job ends it.
+const REST: Duration = Duration::from_secs(3600);
+
+/// Nobody writes but the reclaimer.
+const ABSENT: u32 = 0;
+/// The writer has nothing to do.
+const IDLE: u32 = 1;
+/// The writer has a job.
+const BUSY: u32 = 2;
+
+/// Where the reclaimer leaves a job for the writer.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    job: Lock<Option<WriteJob>>,
+    state: AtomicU32,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        Self { job: Lock::new(None), state: AtomicU32::new(ABSENT) }
+    }
+
+    /// Whether a job is being written or waits to be.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.state.load(Ordering::Acquire) == BUSY
+    }
+
+    /// Leaves a job, or gives it back if there is no writer. Only while the desk is not busy.
+    pub(crate) fn leave(&self, job: WriteJob) -> Option<WriteJob> {
+        if self.state.load(Ordering::Acquire) == ABSENT {
+            return Some(job);
+        }
+        *self.job.lock() = Some(job);
+        self.state.store(BUSY, Ordering::Release);
+        wake_all(&self.state, Sharing::Process);
+        None
+    }
+
+    /// In a forked child: the parent's writer did not come along.
+    pub(crate) fn clear(&self) {
+        self.state.store(ABSENT, Ordering::Release);
+    }
+}
+
+impl<K: Kernel, S: Store> Pager<K, S> {
+    /// What the writer's thread does for the rest of its life.
+    pub fn write_segments(&self) -> ! {
+        self.desk.state.store(IDLE, Ordering::Release);
+        loop {
+            wait_while(&self.desk.state, IDLE, REST, Sharing::Process);
+            let job = self.desk.job.lock().take();
+            if let Some(job) = job {
+                self.write(job);
+                // Release: the reclaimer that sees us idle sees the segment written.
+                self.desk.state.store(IDLE, Ordering::Release);
+                self.hurry();
+            }
+        }
+    }
+
+    /// Writes one segment and notes how that went.
+    pub(crate) fn write(&self, mut job: WriteJob) {
+        let bytes = job.bytes() as u64;
+        let result = job.run();
+        let mut state = self.lock();
+        if result.is_ok() {
+            self.entry.add(Counter::WrittenBackBytes, bytes);
+        } else {
+            state.retry_at_ns = self.kernel.now_ns() + RETRY_NS;
+        }
+        state.cache.log().expect("it gave the job").finish_write(job, result);
+        drop(state);
+        self.has_progressed();
+    }
+
+    /// Lets the log offer a segment whose write failed once more, when it is time.
+    pub(crate) fn retry_writes(&self) {
+        let now = self.kernel.now_ns();
+        let mut state = self.lock();
+        if now < state.retry_at_ns {
+            return;
+        }
+        if let Some(log) = state.cache.log().filter(|log| log.trouble().is_some()) {
+            log.retry();
+            state.retry_at_ns = now + RETRY_NS;
+        }
+    }
+}
