@@ -81,7 +81,8 @@ pub(crate) fn end(phase: Phase, text: core::fmt::Arguments<'_>) -> ! {
     sys::thread::kill_program()
 }
 
-#[panic_handler]
+#[cfg_attr(not(test), panic_handler)]
+#[cfg_attr(test, expect(dead_code))]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     let place = info.location().map_or("", core::panic::Location::file);
     let line = info.location().map_or(0, core::panic::Location::line);

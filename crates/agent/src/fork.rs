@@ -120,10 +120,10 @@ impl Forks {
         }
         // From here on a next fork may ask for rest: it finds us at work, and the gate closed until now.
         self.resting.store(0, Ordering::Release);
-        if self.stage.compare_exchange(FAILED, NO_FORK, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            if let Some(pin) = pager.thaw() {
-                pager.unpin(pin);
-            }
+        if self.stage.compare_exchange(FAILED, NO_FORK, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && let Some(pin) = pager.thaw()
+        {
+            pager.unpin(pin);
         }
         agent.gate.open();
     }

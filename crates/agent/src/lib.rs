@@ -9,7 +9,8 @@
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
 //! ```
-#![no_std]
+// Checks that build for tests (clippy) bring a standard library and its panic handler.
+#![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 

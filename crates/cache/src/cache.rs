@@ -151,7 +151,7 @@ impl<S: Store> Cache<S> {
     /// The pages from `start` to `end` are zeros from now on, or not managed any more.
     pub fn discard(&mut self, start: PageIndex, end: PageIndex) {
         let mut from = start;
-        while let Some(page) = self.table.next(&mut from, end, Looking::ForUsed) {
+        while let Some(page) = self.table.next(&mut from, end, Looking::Used) {
             self.drop_bytes(page);
             self.table.set(page, Slot::default());
             from = page + PageCount(1);
@@ -161,7 +161,7 @@ impl<S: Store> Cache<S> {
     /// The resident pages from `start` to `end` turn out not to be there: they have been discarded.
     pub fn forget_resident(&mut self, start: PageIndex, end: PageIndex) {
         let mut from = start;
-        while let Some(page) = self.table.next(&mut from, end, Looking::ForResident) {
+        while let Some(page) = self.table.next(&mut from, end, Looking::Resident) {
             self.table.set(page, Slot::default());
             from = page + PageCount(1);
         }
@@ -178,7 +178,7 @@ impl<S: Store> Cache<S> {
     ) {
         self.discard(to, to + (end - start));
         let mut from = start;
-        while let Some(page) = self.table.next(&mut from, end, Looking::ForUsed) {
+        while let Some(page) = self.table.next(&mut from, end, Looking::Used) {
             let slot = self.table.get(page);
             let new = to + (page - start);
             match slot.place() {
@@ -257,7 +257,7 @@ impl<S: Store> Cache<S> {
             assert_eq!(log.figures().entries, census.below.0);
         }
         let mut from = PageIndex(0);
-        while let Some(page) = self.table.next(&mut from, PageIndex(1 << 36), Looking::ForUsed) {
+        while let Some(page) = self.table.next(&mut from, PageIndex(1 << 36), Looking::Used) {
             match self.place(page) {
                 Place::Compressed(key) | Place::Incompressible(key) => assert_eq!(self.store.owner(key), page),
                 Place::Below(key) => assert_eq!(self.log.as_ref().map(|log| log.owner(key)), Some(page)),

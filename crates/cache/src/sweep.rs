@@ -36,7 +36,7 @@ impl<S: Store> Cache<S> {
     pub fn victims(&mut self, hand: &mut Hand, run_max: PageCount, looks_max: u64) -> Option<(PageIndex, PageCount)> {
         let mut wrapped = false;
         for _ in 0..looks_max {
-            let Some(page) = self.table.next(&mut hand.next, END, Looking::ForResident) else {
+            let Some(page) = self.table.next(&mut hand.next, END, Looking::Resident) else {
                 if wrapped {
                     return None;
                 }
@@ -89,7 +89,7 @@ impl<S: Store> Cache<S> {
             if done.bytes >= goal {
                 break;
             }
-            let Some(page) = self.table.next(&mut hand, END, Looking::ForStored) else {
+            let Some(page) = self.table.next(&mut hand, END, Looking::Stored) else {
                 if wrapped {
                     break;
                 }

@@ -53,27 +53,27 @@ struct Directory {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Looking {
     /// Any page that is not untouched.
-    ForUsed,
+    Used,
     /// Resident pages.
-    ForResident,
+    Resident,
     /// Pages in the store.
-    ForStored,
+    Stored,
 }
 
 impl Looking {
     fn leaf_has_any(self, leaf: &Leaf) -> bool {
         match self {
-            Self::ForUsed => leaf.used > 0,
-            Self::ForResident => leaf.resident > 0,
-            Self::ForStored => leaf.stored > 0,
+            Self::Used => leaf.used > 0,
+            Self::Resident => leaf.resident > 0,
+            Self::Stored => leaf.stored > 0,
         }
     }
 
     fn wants(self, place: Place) -> bool {
         match self {
-            Self::ForUsed => place != Place::Untouched,
-            Self::ForResident => place == Place::Resident,
-            Self::ForStored => place.is_stored(),
+            Self::Used => place != Place::Untouched,
+            Self::Resident => place == Place::Resident,
+            Self::Stored => place.is_stored(),
         }
     }
 }
@@ -215,7 +215,7 @@ mod tests {
                 prop_assert_eq!(table.get(*page).place(), *place);
             }
             let end = PageIndex(1 << 35);
-            for looking in [Looking::ForUsed, Looking::ForResident, Looking::ForStored] {
+            for looking in [Looking::Used, Looking::Resident, Looking::Stored] {
                 let expected: Vec<_> =
                     plain.iter().filter(|(_, place)| looking.wants(**place)).map(|(page, _)| *page).collect();
                 prop_assert_eq!(found(&table, end, looking), expected);

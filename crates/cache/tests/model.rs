@@ -1,4 +1,5 @@
 //! The cache against a plain twin: a map from page to where it is and what it holds.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 

@@ -89,7 +89,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         // SAFETY: no thread of this process holds it (see above); the parent's did not come along.
         unsafe { self.reset_lock() };
         self.desk.clear();
-        self.replace_kernel(replace)?;
+        self.replace_kernel(replace);
         self.entry = entry;
         let mut state = self.lock();
         self.set_has_forked(false);

@@ -171,7 +171,7 @@ impl Histogram {
         if ns < 4 {
             return ns as usize;
         }
-        let exponent = 63 - ns.leading_zeros();
+        let exponent = ns.ilog2();
         let bucket = (exponent as usize - 1) * 4 + ((ns >> (exponent - 2)) & 3) as usize;
         if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
     }

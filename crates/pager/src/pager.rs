@@ -156,24 +156,16 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.resting.store(0, Ordering::Relaxed);
     }
 
-    pub(crate) fn replace_kernel(
-        &mut self,
-        replace: impl FnOnce(K) -> Result<K, sys::Errno>,
-    ) -> Result<(), sys::Errno> {
+    /// The caller ends the process if it cannot be done: without a kernel there is no pager.
+    pub(crate) fn replace_kernel(&mut self, replace: impl FnOnce(K) -> Result<K, sys::Errno>) {
         let place = &raw mut self.kernel;
         // SAFETY: `place` is valid, and is written below before anybody can see it moved out: in between only `replace`
         // runs, and a panic in it ends the process.
         let old = unsafe { place.read() };
         let new = replace(old);
-        match new {
-            Ok(new) => {
-                // SAFETY: as above; the old value has been moved out.
-                unsafe { place.write(new) };
-                Ok(())
-            }
-            // The caller ends the process: without a kernel there is no pager.
-            Err(errno) => panic!("the forked process has no userfaultfd: {errno:?}"),
-        }
+        let new = new.unwrap_or_else(|errno| panic!("the forked process has no userfaultfd: {errno:?}"));
+        // SAFETY: as above; the old value has been moved out.
+        unsafe { place.write(new) };
     }
 
     pub(crate) fn has_progressed(&self) {

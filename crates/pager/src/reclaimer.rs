@@ -235,12 +235,11 @@ impl Reclaimer {
                 }
                 return written;
             }
-            match job.map(|job| pager.desk.leave(job)) {
-                // There is no writer.
-                Some(Some(job)) => pager.write(job),
-                Some(None) => {}
-                None if step == ByteCount::ZERO || done.refused.is_some() => return written,
-                None => {}
+            if job.is_none() && (step == ByteCount::ZERO || done.refused.is_some()) {
+                return written;
+            }
+            if let Some(job) = job.and_then(|job| pager.desk.leave(job)) {
+                pager.write(job); // There is no writer.
             }
         }
     }

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn only_plain_private_memory_is_managed() {
-        let own = [0x10_0000..0x20_0000];
+        let own = [0x10_0000..0x20_0000, 0x7000_0000..0x7000_1000];
         assert!(is_manageable(&mapping(0x500, 64), &own));
         assert!(is_manageable(&Mapping { name: MappingName::Heap, ..mapping(0x500, 64) }, &own));
         assert!(!is_manageable(&mapping(0x150, 64), &own), "the agent's own");

@@ -16,7 +16,7 @@ use crate::ledger::Counter;
 /// Time between attempts to write after a device has failed.
 const RETRY_NS: u64 = 1_000_000_000;
 /// Longest sleep; a job ends it.
-const REST: Duration = Duration::from_secs(3600);
+const REST: Duration = Duration::from_hours(1);
 
 /// Nobody writes but the reclaimer.
 const ABSENT: u32 = 0;

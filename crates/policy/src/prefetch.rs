@@ -29,16 +29,14 @@ impl Streams {
     /// Pages to bring for a fault on `page`, that one included: 1 to [`WINDOW_MAX`].
     pub fn window(&mut self, page: PageIndex) -> PageCount {
         self.faults += 1;
-        let stream = match self.streams.iter_mut().find(|stream| stream.next == page && stream.used > 0) {
-            Some(stream) => {
-                stream.window = PageCount((stream.window.0 * 2).min(WINDOW_MAX.0));
-                stream
-            }
-            None => {
-                let stream = self.streams.iter_mut().min_by_key(|stream| stream.used).expect("there are eight");
-                stream.window = PageCount(1);
-                stream
-            }
+        let stream = if let Some(stream) = self.streams.iter_mut().find(|stream| stream.next == page && stream.used > 0)
+        {
+            stream.window = PageCount((stream.window.0 * 2).min(WINDOW_MAX.0));
+            stream
+        } else {
+            let stream = self.streams.iter_mut().min_by_key(|stream| stream.used).expect("there are eight");
+            stream.window = PageCount(1);
+            stream
         };
         stream.used = self.faults;
         stream.next = page + stream.window;

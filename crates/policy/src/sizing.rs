@@ -23,7 +23,7 @@ impl Watermarks {
     /// each few while a segment is written.
     pub fn of(share: ByteCount) -> Self {
         const MIB: u64 = 1 << 20;
-        let high = (share.0 / 16).clamp(2 * MIB, 24 * MIB);
+        let high = (share.0 / 12).clamp(3 * MIB, 32 * MIB).min(share.0 / 4).max(64 << 10);
         Self { min: ByteCount(high / 4), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
     }
 }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn reclaim_wakes_below_low_and_aims_at_high() {
-        let marks = Watermarks::of(ByteCount(160 * MIB));
+        let marks = Watermarks::of(ByteCount(120 * MIB));
         assert_eq!(marks.high, ByteCount(10 * MIB));
         assert_eq!(reclaim_goal(marks.low.0 as i64, marks), ByteCount::ZERO);
         assert_eq!(reclaim_goal(marks.low.0 as i64 - 1, marks).0, marks.high.0 - marks.low.0 + 1);

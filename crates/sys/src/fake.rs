@@ -267,7 +267,9 @@ impl FakeKernel {
     pub fn visit_mappings(&self, visit: &mut dyn FnMut(PageRange)) {
         let whole = PageRange { start: PageIndex(0), end: PageIndex(u64::MAX) };
         let runs = self.memory.borrow().runs(whole);
-        runs.into_iter().for_each(|(range, _)| visit(range));
+        for (range, _) in runs {
+            visit(range);
+        }
     }
 
     /// Sets or clears a flag of the pages that are mapped in the range.
@@ -282,7 +284,7 @@ impl FakeKernel {
         }
     }
 
-    /// madvise(MADV_DONTNEED), first half: nothing is discarded before the message has been read.
+    /// `madvise(MADV_DONTNEED)`, first half: nothing is discarded before the message has been read.
     pub fn discard(&self, thread: u32, range: PageRange) -> Progress {
         let memory = &mut *self.memory.borrow_mut();
         if memory.is_registered_somewhere(range) {
@@ -378,6 +380,7 @@ impl FakeKernel {
     }
 
     /// The child's memory. Taken once.
+    #[must_use]
     pub fn take_child(&self, forked: &ForkedMemory) -> Self {
         self.memory.borrow_mut().children.remove(&forked.0).expect("a child that is taken once")
     }

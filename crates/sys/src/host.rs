@@ -134,6 +134,7 @@ pub fn has_file_capabilities(path: &core::ffi::CStr) -> bool {
 
 /// `struct uffdio_api`.
 #[repr(C)]
+#[expect(clippy::struct_field_names, reason = "the names of the kernel's header")]
 struct Api {
     api: u64,
     features: u64,

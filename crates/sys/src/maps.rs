@@ -89,7 +89,7 @@ pub fn library_memory(maps: impl AsFd, program: &[u8]) -> Result<Vec<core::ops::
     Ok(spans)
 }
 
-/// PAGEMAP_SCAN (Linux 6.7): runs of pages with one category.
+/// `PAGEMAP_SCAN` (Linux 6.7): runs of pages with one category.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 /// Runs that one call may return.

@@ -85,6 +85,7 @@ pub unsafe fn spawn(
     argument: usize,
 ) -> Result<u32, Errno> {
     let top = memory.0.base().wrapping_add(STACK_BYTES);
+    #[expect(clippy::cast_ptr_alignment, reason = "the top of the stack and TLS_BYTES are multiples of a page")]
     let tls = top.wrapping_add(TLS_BYTES).cast::<usize>();
     // SAFETY: `tls` is the first word of the last page of the area, which holds nothing yet.
     // Both ABIs we know want the thread pointer to point at itself.

@@ -188,7 +188,7 @@ impl AsFd for Uffd {
 #[derive(Clone, Copy, Default)]
 struct RawMessage([u64; 4]);
 
-/// UFFDIO_COPY and UFFDIO_MOVE answer `AGAIN` after some of the pages, with the bytes done in their last field; the
+/// `UFFDIO_COPY` and `UFFDIO_MOVE` answer `AGAIN` after some of the pages, with the bytes done in their last field; the
 /// reason comes out when one asks again. A failure at the first page leaves minus errno there.
 fn partial(result: Result<(), Errno>, field: u64, count: PageCount) -> Partial {
     match result {

@@ -2,7 +2,7 @@
 
 use page::{PAGE_BYTES, PageBytes};
 
-/// A generator of random numbers (SplitMix64, Steele et al. 2014): the same on every machine and in every version.
+/// A generator of random numbers (`SplitMix64`, Steele et al. 2014): the same on every machine and in every version.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 

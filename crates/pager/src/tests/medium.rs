@@ -27,7 +27,7 @@ fn medium() -> Medium {
 /// Twice as much memory as the share, most of it hard to compress.
 fn world(seed: u64, medium: &Medium) -> World {
     let mix = Mix { layout: 1, flags: 0, noise: 30, text: 5, words: 1, pages_max: 1200 };
-    let share = ByteCount(3 << 19);
+    let share = ByteCount(1 << 20);
     let mut world =
         World::new(Setup { mix, share, swap: Some((Box::new(medium.clone()), BYTES)), ..Setup::plain(seed) });
     begin(&mut world);

@@ -42,7 +42,7 @@ fn too_many_words_are_encoded() {
     let share = ByteCount(8 << 20);
     let mix = Mix { pages_max: 10_000, ..Mix::PLAIN };
     let frames = PageCount(512);
-    let mut world = world(6500, Setup { share, mix, frames, ..Setup::plain(2) }, |page| Content::Word(page << 8 | 1));
+    let mut world = world(6500, Setup { share, frames, mix, ..Setup::plain(2) }, |page| Content::Word(page << 8 | 1));
     let census = world.pager.lock().cache.census();
     assert!(census.same_filled == PageCount(4096), "{census:?}");
     assert!(census.compressed > PageCount::ZERO, "{census:?}");
