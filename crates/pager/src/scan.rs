@@ -54,15 +54,26 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     }
     fresh
         .retain(|(gap, whole)| (gap.count() >= RANGE_PAGES_MIN || gap != whole) && pager.kernel.register(*gap).is_ok());
-    if pager.kernel.layout_is_changing() {
+    // What was not registered yet could be unmapped without a message, and mapped anew behind the registration: pages
+    // moved out of that would read as zeros. A mapping is registered as a whole or not at all, so a range that still
+    // lies in one mapping was there as a whole when it was registered; what changes from then on sends a message.
+    let mut whole = Vec::new();
+    let read = pager.kernel.mappings(&mut |mapping| {
+        if is_manageable(&mapping, &pager.untouchable) {
+            whole.extend(
+                fresh.iter().filter(|(gap, _)| mapping.range.intersection(*gap) == Some(*gap)).map(|(gap, _)| *gap),
+            );
+        }
+    });
+    if read.is_err() || pager.kernel.layout_is_changing() {
         // What is registered stays so: by now a mapping of ours may have moved there, and its missing pages would read
         // as zeros. Until the next scan finds it a fault there is served, as one at the end of a mapping that has grown.
         return Scanned::Changing;
     }
-    for (gap, _) in &fresh {
+    for gap in &whole {
         adopt(pager, &mut state, *gap);
     }
-    Scanned::Registered(fresh.len())
+    Scanned::Registered(whole.len())
 }
 
 /// Plain private memory that is neither pleat's own nor older than the agent.
