@@ -101,8 +101,12 @@ impl<S: Store> Cache<S> {
             match look(slot.age()) {
                 Verdict::Keep(age) => self.table.set(page, slot.with_age(age)),
                 Verdict::Reclaim => match self.write_back_page(page) {
-                    Ok(bytes) => done.bytes += bytes,
+                    Ok(bytes) => {
+                        done.bytes += bytes;
+                        self.log_is_full = false;
+                    }
                     Err(full) => {
+                        self.log_is_full = full != LogFull::WritesBehind;
                         done.refused = Some(full);
                         break;
                     }
@@ -130,6 +134,6 @@ impl<S: Store> Cache<S> {
 
     /// Whether an outcome would make the process smaller at all.
     pub fn gains(&self, outcome: Outcome<'_>) -> bool {
-        self.log.is_some() || !matches!(outcome, Outcome::Incompressible(_))
+        (self.log.is_some() && !self.log_is_full) || !matches!(outcome, Outcome::Incompressible(_))
     }
 }

@@ -300,6 +300,8 @@ impl Reclaimer {
         state.accounts.exhausted = exhausted;
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
         let floor = if self.calm_rounds > CALM_ROUNDS { REST_CALM } else { REST_MIN };
+        // What cannot be helped is tried again now and then, not all the time.
+        let floor = if exhausted { REST_MAX } else { floor };
         let time = Duration::from_millis(grown_to_low).clamp(floor, REST_MAX);
         Rest { time, exhausted }
     }

@@ -198,7 +198,7 @@ impl Server {
     ) -> Gathered {
         let mut state = pager.lock();
         let free = state.accounts.free(state.holdings());
-        if free < state.accounts.marks.low.0 as i64 {
+        if free < state.accounts.marks.low.0 as i64 && !state.accounts.exhausted {
             pager.hurry();
         }
         if !may_exceed && state.accounts.is_short(free) {
