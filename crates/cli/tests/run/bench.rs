@@ -80,7 +80,9 @@ impl Bench {
 
     /// `pleat` with these words.
     pub(crate) fn pleat(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pleat"));
+        // Whoever runs the tests may ignore signals (nohup, a shell's background job); pleat would hand that on.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_pleat")]);
         for option in ["RAM", "SWAP", "SWAP_SIZE", "WHEN_FULL", "STATS", "VERBOSE"] {
             command.env_remove(format!("PLEAT_{option}"));
         }

@@ -89,7 +89,7 @@ fn ignored_signals_stay_ignored() {
     let pleat = bench.pleat(&[]);
     let mut shell = std::process::Command::new("sh");
     shell.envs(pleat.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let status = shell.args(["-c", script]).arg(pleat.get_program()).status().unwrap();
+    let status = shell.args(["-c", script, env!("CARGO_BIN_EXE_pleat")]).status().unwrap();
     assert_eq!(status.code(), Some(9));
 }
 

@@ -1,0 +1,108 @@
+//! What breaks on pleat's side ends the program with a line that names it: never a hang, never wrong bytes.
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use pleat_e2e::{Run, Turn, folded_by, pleat_command, python, skipped, text, turn, words};
+
+/// 120 MiB that fold well, walked over until somebody ends it.
+const WALK: &str = "x = [bytes([i % 251]) * 2000 + b'%d' % i for i in range(60000)]\nprint('built', flush=True)\n\
+                    while True: sum(b[0] for b in x)";
+/// 100 MiB of noise; once a line comes, a sum over it.
+const NOISE: &str = "import hashlib, random, sys\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(26000)]\n\
+                     print('ready', flush=True)\nsys.stdin.readline()\nh = hashlib.sha256()\nfor b in x: h.update(b)\n\
+                     print(h.hexdigest())";
+
+fn run_with_fault(turn: &Turn, fault: &str) -> Run {
+    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", WALK]));
+    command.env("PLEAT_FAULT", fault);
+    let run = folded_by(command);
+    assert_eq!(run.shell_status(), 125, "{fault}: {}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{fault}: not one line: {}", run.stderr);
+    turn.assert_clean(&run);
+    run
+}
+
+#[test]
+fn a_handler_that_stalls_ends_the_program_after_the_time_limit() {
+    let turn = turn("handler-stalls");
+    let run = run_with_fault(&turn, "handler-stalls");
+    assert!(run.stderr.contains("handler"), "{}", run.stderr);
+    assert!((Duration::from_secs(10)..Duration::from_secs(40)).contains(&run.wall), "{:?}", run.wall);
+}
+
+#[test]
+fn a_handler_that_exits_ends_the_program_after_the_time_limit() {
+    let turn = turn("handler-exits");
+    let run = run_with_fault(&turn, "handler-exits");
+    assert!(run.stderr.contains("handler"), "{}", run.stderr);
+    assert!(run.wall < Duration::from_secs(40), "{:?}", run.wall);
+}
+
+#[test]
+fn a_handler_that_panics_ends_the_program_at_once() {
+    let turn = turn("handler-panics");
+    let run = run_with_fault(&turn, "handler-panics");
+    assert!(run.stderr.contains("bug in the agent"), "{}", run.stderr);
+    assert!(run.wall < Duration::from_secs(10), "{:?}", run.wall);
+}
+
+/// The swap file of a process, which has no name any more: a descriptor of one of the agent's threads.
+fn swap_files(pid: u32, dir: &Path) -> Vec<PathBuf> {
+    let entries = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries(PathBuf::from(format!("/proc/{pid}/task")))
+        .flat_map(|task| entries(task.join("fd")))
+        .filter(|fd| fs::read_link(fd).is_ok_and(|target| target.starts_with(dir)))
+        .collect()
+}
+
+fn damage(path: &Path) -> std::io::Result<u64> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let bytes = file.metadata()?.len();
+    let garbage = vec![0x5a; 1 << 20];
+    for at in (0..bytes).step_by(garbage.len()) {
+        let left = (bytes - at).min(garbage.len() as u64) as usize;
+        file.write_all_at(&garbage[..left], at)?;
+    }
+    file.sync_all()?;
+    Ok(bytes)
+}
+
+#[test]
+fn a_damaged_segment_ends_the_program_with_its_name() {
+    let turn = turn("damage");
+    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", NOISE]));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = command.spawn().expect("pleat starts");
+    let mut stdout = BufReader::new(run.stdout.take().expect("piped above"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("a pipe can be read");
+    assert_eq!(line, "ready\n");
+    // Segments on their way are written within a moment.
+    std::thread::sleep(Duration::from_millis(500));
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).unwrap_or_default();
+    let Some(program) = children.split_whitespace().next().and_then(|pid| pid.parse().ok()) else {
+        let _ = run.kill();
+        let _ = run.wait();
+        return skipped("this kernel does not list children");
+    };
+    let files = swap_files(program, &turn.swap());
+    let damaged: u64 = files.first().map_or(0, |path| damage(path).expect("root can write to it"));
+    assert!(damaged > 32 << 20, "{damaged} bytes in {files:?}: the test proves nothing");
+    run.stdin.take().expect("piped above").write_all(b"go on\n").expect("the program waits for it");
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("a pipe can be read");
+    let mut complaints = String::new();
+    run.stderr.take().expect("piped above").read_to_string(&mut complaints).expect("a pipe can be read");
+    let status = run.wait().expect("a child can be waited for");
+    assert_eq!(rest, "", "the program went on with damaged memory");
+    assert_eq!(status.code(), Some(125), "{complaints}");
+    assert_eq!(complaints.lines().count(), 1, "{complaints}");
+    assert!(complaints.starts_with("pleat: ") && complaints.contains("segment"), "{complaints}");
+    assert!(fs::read_dir(turn.swap()).expect("the test's own").next().is_none(), "left in {}", text(&turn.swap()));
+}
