@@ -1,6 +1,7 @@
 //! The handler: the thread that serves faults.
 
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 
 use sys::kernel::Kernel;
 use sys::thread;
@@ -9,6 +10,9 @@ use crate::failure::fail;
 use crate::fork;
 use crate::keeper::Keeper;
 use crate::placement::Placement;
+
+/// Between two looks at faults that cannot be served before a fork is done.
+const DEFERRED_PAUSE: Duration = Duration::from_micros(50);
 
 /// Entry of the handler's thread; the argument is the keeper's address.
 pub(crate) extern "C" fn handle(argument: usize) -> ! {
@@ -26,16 +30,13 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
         loop {
             entry.busy_since_ns.store(pager.kernel.now_ns(), Ordering::Relaxed);
             misbehave(keeper);
-            match server.serve(pager) {
-                Ok(0) => {
-                    fork::attend(keeper, &mut server);
-                    break;
-                }
-                Ok(faults) => {
-                    placement.follow(server.last_thread(), faults);
-                    fork::attend(keeper, &mut server);
-                }
-                Err(stuck) => give_up(stuck),
+            let may_be_more = server.serve(pager).unwrap_or_else(|stuck| give_up(stuck));
+            placement.follow(server.last_thread(), server.served());
+            fork::attend(keeper, &mut server);
+            if server.has_deferred() {
+                thread::sleep(DEFERRED_PAUSE);
+            } else if !may_be_more {
+                break;
             }
         }
         entry.busy_since_ns.store(0, Ordering::Relaxed);
@@ -73,7 +74,7 @@ impl core::fmt::Display for Reason {
 fn misbehave(keeper: &Keeper) {
     match keeper.fault() {
         b"handler-stalls" => loop {
-            thread::sleep(core::time::Duration::from_secs(1000));
+            thread::sleep(Duration::from_secs(1000));
         },
         b"handler-exits" => thread::exit_thread(),
         b"handler-panics" => panic!("PLEAT_FAULT asked for it"),

@@ -11,7 +11,8 @@ const FAULTS_PER_LOOK: usize = 64;
 
 /// Where the handler is and should be.
 pub(crate) struct Placement {
-    faults: usize,
+    /// Faults that had been served at the last look.
+    looked_at: usize,
     processors: Option<Processors>,
     pinned_to: Option<usize>,
     last_thread: u32,
@@ -19,16 +20,15 @@ pub(crate) struct Placement {
 
 impl Placement {
     pub(crate) fn new() -> Self {
-        Self { faults: 0, processors: Processors::allowed(), pinned_to: None, last_thread: 0 }
+        Self { looked_at: 0, processors: Processors::allowed(), pinned_to: None, last_thread: 0 }
     }
 
-    /// `faults` have been served, the last for `thread`.
-    pub(crate) fn follow(&mut self, thread: u32, faults: usize) {
-        self.faults += faults;
-        if self.faults < FAULTS_PER_LOOK {
+    /// `served` faults have been served so far, the last for `thread`.
+    pub(crate) fn follow(&mut self, thread: u32, served: usize) {
+        if served - self.looked_at < FAULTS_PER_LOOK {
             return;
         }
-        self.faults = 0;
+        self.looked_at = served;
         // With customers on several processors no place is right: let the scheduler choose.
         let target = if thread == self.last_thread { processor_of(thread) } else { None };
         self.last_thread = thread;

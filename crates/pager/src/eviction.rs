@@ -204,7 +204,8 @@ fn put_back<K: Kernel, S: Store>(
     page: PageIndex,
     frame: FrameIndex,
 ) -> bool {
-    if state.cache.place(page) != Place::Leaving(frame) || pager.kernel.move_back(frame, page).is_err() {
+    let may_go = state.cache.place(page) == Place::Leaving(frame) && state.copied != Some(page);
+    if !may_go || pager.kernel.move_back(frame, page).is_err() {
         return false;
     }
     state.settle(page, Age::HOT);

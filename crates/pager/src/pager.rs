@@ -76,15 +76,21 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.state.lock()
     }
 
-    /// Reads the layout messages that wait now and follows them; faults go to `fault`. The state is locked from before the reading until after the following: so whoever holds the lock knows
-    /// that every message that has been read has been followed, and the kernel refuses to move anything while one is
-    /// unread. A batch is read, not all there is: what follows is a fault to be served or another call.
-    pub(crate) fn read_messages(&self, fault: &mut dyn FnMut(page::PageIndex, u32)) {
-        let mut state = self.lock();
+    /// For the server: a fault waits.
+    pub(crate) fn lock_first(&self) -> Held<'_, State<S>> {
+        self.state.lock_first()
+    }
+
+    /// Reads the layout messages that wait now and follows them; faults go to `fault`. Says whether there may be more: a
+    /// batch is read, not all there is, for what follows is a fault to be served or another call.
+    ///
+    /// The state is locked from before the reading until after the following: so whoever holds the lock knows that
+    /// every message that has been read has been followed, and the kernel refuses to move anything while one is unread.
+    pub(crate) fn read_messages(&self, state: &mut State<S>, fault: &mut dyn FnMut(page::PageIndex, u32)) -> bool {
         if !state.can_follow() {
-            return;
+            return false;
         }
-        self.kernel.messages(&mut |message| {
+        let may_be_more = self.kernel.messages(&mut |message| {
             if let Message::Fault { page, thread } = message {
                 fault(page, thread);
             } else {
@@ -93,6 +99,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         });
         // Release: the server's thread looks at it without the lock.
         self.has_forked.store(!state.forked.is_empty(), Ordering::Release);
+        may_be_more
     }
 
     /// What the agent takes now: its whole heap and its stacks. The tables and buffers among it that are counted

@@ -1,8 +1,8 @@
 //! The server: brings missing pages, and follows the kernel's layout messages.
 //!
 //! One thread, so that messages and the pages they concern are handled in one order. A fault costs one hold of the
-//! lock to find the page and copy its encoding, the decoding without the lock, one call to the kernel that puts the
-//! page in place and wakes the program, and one more hold to note it.
+//! lock to read the message, find the page and copy its encoding, the decoding without the lock, one call to the kernel
+//! that puts the page in place and wakes the program, and one more hold to note it.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -16,6 +16,7 @@ use policy::replacement::Age;
 use store::Store;
 use sys::Errno;
 use sys::kernel::{Kernel, MESSAGES_MAX, PageRange};
+use sys::sync::Held;
 
 use crate::Pager;
 use crate::eviction::{Evicted, Worker};
@@ -78,6 +79,7 @@ enum Served {
 pub struct Server {
     queue: [PageIndex; QUEUE],
     queued: usize,
+    served: usize,
     /// The thread of the last fault read.
     last_thread: u32,
     pages: Box<[PageBytes]>,
@@ -101,6 +103,7 @@ impl Server {
         Self {
             queue: [PageIndex(0); QUEUE],
             queued: 0,
+            served: 0,
             last_thread: 0,
             pages: vec![PageBytes::ZERO; window].into_boxed_slice(),
             copies: vec![[0; PAGE_BYTES]; window].into_boxed_slice(),
@@ -111,22 +114,35 @@ impl Server {
         }
     }
 
-    /// Reads what waits and serves it. Says how many faults that were.
-    pub fn serve<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> Result<usize, Stuck> {
-        self.read(pager);
-        let faults = self.queued;
+    /// Reads a batch of what waits and serves it. Says whether there may be more to read.
+    pub fn serve<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> Result<bool, Stuck> {
+        let mut state = pager.lock_first();
+        let may_be_more = self.read(pager, &mut state);
+        let mut held = Some(state);
         // The queue grows while a fault waits for layout messages to be read, up to its bound.
         while self.queued > 0 {
             let page = self.queue[0];
             self.queue.copy_within(1..self.queued, 0);
             self.queued -= 1;
-            if self.serve_fault(pager, page)? == Served::Deferred {
+            self.served += 1;
+            let state = held.take().unwrap_or_else(|| pager.lock_first());
+            if self.serve_fault(pager, page, state)? == Served::Deferred {
                 self.queue[self.queued] = page;
                 self.queued += 1;
-                return Ok(0);
+                break;
             }
         }
-        Ok(faults)
+        Ok(may_be_more)
+    }
+
+    /// Whether faults wait that cannot be served before a fork is done. Its end sends no message, so come back soon.
+    pub fn has_deferred(&self) -> bool {
+        self.queued > 0
+    }
+
+    /// Faults served so far.
+    pub fn served(&self) -> usize {
+        self.served
     }
 
     /// The thread of the last fault.
@@ -134,25 +150,33 @@ impl Server {
         self.last_thread
     }
 
-    fn read<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
+    fn read<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut State<S>) -> bool {
         let Self { queue, queued, last_thread, .. } = self;
         if *queued + MESSAGES_MAX > QUEUE {
-            return;
+            return true;
         }
-        pager.read_messages(&mut |page, thread| {
+        pager.read_messages(state, &mut |page, thread| {
             queue[*queued] = page;
             *queued += 1;
             *last_thread = thread;
-        });
+        })
     }
 
-    fn serve_fault<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, page: PageIndex) -> Result<Served, Stuck> {
+    /// Serves a fault. `state` is held for the first look, and let go.
+    fn serve_fault<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        page: PageIndex,
+        state: Held<'_, State<S>>,
+    ) -> Result<Served, Stuck> {
         let begun = pager.kernel.now_ns();
         let mut window = self.streams.window(page);
         // Set once room has been waited for: then the fault is served, room or not.
         let mut may_exceed = false;
+        let mut held = Some(state);
         for tries in 0..TRIES_MAX {
-            let (count, kind) = match self.gather(pager, page, window, may_exceed) {
+            let state = held.take().unwrap_or_else(|| pager.lock_first());
+            let (count, kind) = match self.gather(pager, state, page, window, may_exceed) {
                 Gathered::NoRoom => {
                     self.make_room(pager);
                     may_exceed = true;
@@ -167,7 +191,7 @@ impl Server {
                 Gathered::Deferred => return Ok(Served::Deferred),
             };
             self.decode(pager, page, count)?;
-            match self.fill(pager, page, count)? {
+            match self.fill(pager, page, count, kind)? {
                 Some(filled) => {
                     self.streams.shortened(page, window, filled.max(PageCount(1)));
                     let kind = if filled == PageCount::ZERO { FaultKind::Raced } else { kind };
@@ -182,7 +206,7 @@ impl Server {
 
     /// A layout message stands in the way: read it, and give the thread that it holds up time to run.
     fn pause<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, tries: u32) {
-        self.read(pager);
+        self.read(pager, &mut pager.lock_first());
         if tries >= TRIES_WITHOUT_PAUSE {
             sys::thread::sleep(RETRY_PAUSE);
         }
@@ -192,11 +216,11 @@ impl Server {
     fn gather<K: Kernel, S: Store>(
         &mut self,
         pager: &Pager<K, S>,
+        mut state: Held<'_, State<S>>,
         page: PageIndex,
         window: PageCount,
         may_exceed: bool,
     ) -> Gathered {
-        let mut state = pager.lock();
         let free = state.accounts.free(state.holdings());
         if free < state.accounts.marks.low.0 as i64 && !state.accounts.exhausted {
             pager.hurry();
@@ -222,6 +246,7 @@ impl Server {
                 }
                 // SAFETY: the frame holds the page until its encoding is published, which needs the lock that we hold.
                 self.pages[0].clone_from(unsafe { &*pager.kernel.frame(frame) });
+                state.copied = Some(page);
                 (Piece::Ready, FaultKind::Staged)
             }
         };
@@ -332,13 +357,15 @@ impl Server {
         pager: &Pager<K, S>,
         page: PageIndex,
         count: usize,
+        kind: FaultKind,
     ) -> Result<Option<PageCount>, Stuck> {
         let filled = pager.kernel.fill(page, &self.pages[..count]);
         if filled.done > PageCount::ZERO {
-            let mut state = pager.lock();
+            let mut state = pager.lock_first();
             for step in 0..filled.done.0 {
-                state.settle(page + PageCount(step), if step == 0 { Age::TOUCHED } else { Age::NONE });
+                state.note_filled(page + PageCount(step), kind, if step == 0 { Age::TOUCHED } else { Age::NONE });
             }
+            state.copied = None;
             drop(state);
             pager.entry.add(Counter::Prefetched, filled.done.0 - 1);
             return Ok(Some(filled.done));
@@ -347,8 +374,10 @@ impl Server {
             // A layout message is unread or its thread has not run.
             None | Some(Errno::AGAIN) => Ok(None),
             Some(Errno::EXIST) => {
-                // The program has a page there, so what we keep is out of date.
-                pager.lock().settle(page, Age::TOUCHED);
+                let mut state = pager.lock_first();
+                state.note_present(page, kind);
+                state.copied = None;
+                drop(state);
                 pager.kernel.wake(PageRange::new(page, PageCount(1)));
                 Ok(Some(PageCount::ZERO))
             }
@@ -384,7 +413,9 @@ impl Server {
             match evicted {
                 Evicted::Moved(count) if count > PageCount::ZERO => continue,
                 Evicted::Frozen => return,
-                Evicted::Changing => self.read(pager),
+                Evicted::Changing => {
+                    self.read(pager, &mut pager.lock_first());
+                }
                 _ => {}
             }
             pager.wait_for_progress(ROOM_PAUSE);

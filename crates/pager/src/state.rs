@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use backing::{ChildPin, ReadJob};
-use cache::{Cache, Hand, Lookup};
+use cache::{Cache, Hand, Lookup, Place};
 use page::{PAGE_BYTES, PageCount, PageIndex};
 use policy::replacement::Age;
 use store::Store;
@@ -12,6 +12,7 @@ use sys::kernel::{ForkedMemory, Message, PageRange};
 
 use crate::account::{Accounts, Holdings};
 use crate::journal::{Journal, Record, Traced};
+use crate::ledger::FaultKind;
 use crate::regions::Regions;
 use crate::ring::Ring;
 
@@ -33,6 +34,9 @@ pub(crate) struct State<S> {
     pub(crate) forked: VecDeque<ForkedMemory>,
     /// The message about the fork that the state is frozen for has been read.
     has_forked: bool,
+    /// The page that the server has copied out of its frame, and which must not go back to the program from there: the
+    /// program could change it, and it could leave again, before the server fills it with the copy.
+    pub(crate) copied: Option<PageIndex>,
     /// Keeps the segments that it reads.
     pub(crate) pin: Option<ChildPin>,
     /// Ranges that mremap has left: a message about their unmapping follows, and by then another mapping may have moved
@@ -56,6 +60,7 @@ impl<S: Store> State<S> {
             journal: Journal::new(),
             forked: VecDeque::new(),
             has_forked: false,
+            copied: None,
             pin: None,
             vacated: Vec::new(),
             retry_at_ns: 0,
@@ -95,6 +100,44 @@ impl<S: Store> State<S> {
     /// Returns a job of [`Lookup::Backed`].
     pub(crate) fn finish_read(&mut self, job: ReadJob) {
         self.cache.finish_read(job);
+    }
+
+    /// Where the program's page is.
+    fn place(&self, page: PageIndex) -> Place {
+        if !self.frozen {
+            return self.cache.place(page);
+        }
+        match self.journal.trace(page) {
+            Traced::At(origin) => self.cache.place(origin),
+            Traced::Resident => Place::Resident,
+            Traced::Untouched => Place::Untouched,
+        }
+    }
+
+    /// Notes that a page is with the program, where [`State::look_up`] has found it as `kind` says.
+    ///
+    /// The lock was free in between. A page that was resident may have been moved out again since, with what the program
+    /// has written to it: then there is nothing to note, and settling it would lose its content. Where nothing was known
+    /// of a page, a scan may have found it resident, and again it may have been moved out since. A page that was stored
+    /// stays stored, or goes below, until it is settled.
+    pub(crate) fn note_filled(&mut self, page: PageIndex, kind: FaultKind, age: Age) {
+        let is_to_be_settled = match kind {
+            FaultKind::ZeroFill | FaultKind::Raced => self.place(page) == Place::Untouched,
+            FaultKind::Staged | FaultKind::SameFilled | FaultKind::Compressed | FaultKind::Backed => true,
+        };
+        // A page could be filled: so no layout message was on its way.
+        self.vacated.clear();
+        if is_to_be_settled {
+            self.settle(page, age);
+        }
+    }
+
+    /// The same when the page was there before we came with ours.
+    pub(crate) fn note_present(&mut self, page: PageIndex, kind: FaultKind) {
+        let has_left = matches!(self.place(page), Place::Resident | Place::Leaving(_));
+        if !has_left {
+            self.note_filled(page, kind, Age::TOUCHED);
+        }
     }
 
     /// Whether a page can be filled now: in a frozen state there must be room to note it.

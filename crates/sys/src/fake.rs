@@ -36,6 +36,8 @@ pub enum Call {
     MoveBack,
     /// [`Kernel::fill`]
     Fill,
+    /// The end of [`Kernel::fill`]: the program runs on before its caller has noted the page. Cannot fail.
+    Filled,
     /// [`Kernel::wake`]
     Wake,
     /// [`Kernel::release`]
@@ -442,6 +444,28 @@ impl FakeKernel {
         Some(memory.failures.remove(at).1)
     }
 
+    fn put(&self, to: PageIndex, pages: &[PageBytes]) -> Partial {
+        let memory = &mut *self.memory.borrow_mut();
+        if memory.changing > 0 {
+            return partial(0, Some(Errno::AGAIN));
+        }
+        let range = PageRange::new(to, PageCount(pages.len() as u64));
+        if !memory.whole(range).is_some_and(|vma| vma.registered) {
+            return partial(0, Some(Errno::NOENT));
+        }
+        for (step, bytes) in pages.iter().enumerate() {
+            let page = to + PageCount(step as u64);
+            let entry = memory.pages.get_mut(&page).expect("looked up above");
+            if entry.bytes.is_some() {
+                return partial(step as u64, Some(Errno::EXIST));
+            }
+            entry.bytes = Some(Box::new(bytes.clone()));
+            entry.shared = false;
+            memory.wake(PageRange::new(page, PageCount(1)));
+        }
+        partial(pages.len() as u64, None)
+    }
+
     fn write_frame(&self, frame: usize, bytes: &PageBytes) {
         // SAFETY: inside the array, one thread, and whoever holds a pointer to the frame does not use it now: the pager
         // reads a frame only while it is full, and this fills or poisons it.
@@ -617,32 +641,15 @@ impl Kernel for FakeKernel {
         if let Some(errno) = self.begin(Call::Fill) {
             return partial(0, Some(errno));
         }
-        let memory = &mut *self.memory.borrow_mut();
-        if memory.changing > 0 {
-            return partial(0, Some(Errno::AGAIN));
-        }
-        let range = PageRange::new(to, PageCount(pages.len() as u64));
-        if !memory.whole(range).is_some_and(|vma| vma.registered) {
-            return partial(0, Some(Errno::NOENT));
-        }
-        for (step, bytes) in pages.iter().enumerate() {
-            let page = to + PageCount(step as u64);
-            let entry = memory.pages.get_mut(&page).expect("looked up above");
-            if entry.bytes.is_some() {
-                return partial(step as u64, Some(Errno::EXIST));
-            }
-            entry.bytes = Some(Box::new(bytes.clone()));
-            entry.shared = false;
-            memory.wake(PageRange::new(page, PageCount(1)));
-        }
-        partial(pages.len() as u64, None)
+        let filled = self.put(to, pages);
+        self.begin(Call::Filled);
+        filled
     }
 
     fn wake(&self, range: PageRange) {
         self.begin(Call::Wake);
         self.memory.borrow_mut().wake(range);
     }
-
     fn frame(&self, frame: FrameIndex) -> *const PageBytes {
         let state = self.memory.borrow().frames[frame.0 as usize];
         assert!(state != Frame::Empty, "{frame:?} is read while empty: on Linux this would hang");

@@ -13,11 +13,18 @@ const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 /// Looks at a held lock before sleeping: our critical sections last about as long as a futex call.
 const SPINS: u32 = 200;
+/// Looks at somebody who is in a hurry before going ahead all the same: he may have lost his processor.
+const COURTESY_SPINS: u32 = 200;
 
 /// Mutual exclusion. A futex, so that a waiter sleeps; no poisoning, because a panic ends the program.
+///
+/// Who holds it for long stretches with short breaks would hardly let anybody else in. So one of the threads may be in a
+/// hurry ([`Lock::lock_first`]): while it waits the others hold back.
 #[derive(Debug)]
 pub struct Lock<T> {
     word: AtomicU32,
+    /// Threads in a hurry that wait.
+    hurried: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -27,15 +34,42 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 impl<T> Lock<T> {
     /// A free lock.
     pub const fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+        Self { word: AtomicU32::new(FREE), hurried: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
     /// Waits until it is free and takes it.
     pub fn lock(&self) -> Held<'_, T> {
+        for _ in 0..COURTESY_SPINS {
+            // Relaxed: a matter of courtesy, not of order.
+            if self.hurried.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        self.take()
+    }
+
+    /// The same, ahead of those who use [`Lock::lock`].
+    pub fn lock_first(&self) -> Held<'_, T> {
+        if let Some(held) = self.try_take() {
+            return held;
+        }
+        self.hurried.fetch_add(1, Ordering::Relaxed);
+        let held = self.take();
+        self.hurried.fetch_sub(1, Ordering::Relaxed);
+        held
+    }
+
+    fn try_take(&self) -> Option<Held<'_, T>> {
+        // Acquire: sees everything that the last holder wrote.
+        let taken = self.word.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then(|| Held { lock: self })
+    }
+
+    fn take(&self) -> Held<'_, T> {
         for _ in 0..SPINS {
-            // Acquire: sees everything that the last holder wrote.
-            if self.word.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return Held { lock: self };
+            if let Some(held) = self.try_take() {
+                return held;
             }
             core::hint::spin_loop();
         }
@@ -59,6 +93,7 @@ impl<T> Lock<T> {
     /// No thread of this process holds the lock or waits for it.
     pub unsafe fn reset(&self) {
         self.word.store(FREE, Ordering::Release);
+        self.hurried.store(0, Ordering::Relaxed);
     }
 }
 
@@ -131,10 +166,10 @@ mod tests {
     fn no_increment_is_lost() {
         static COUNT: Lock<u64> = Lock::new(0);
         let threads: Vec<_> = (0..4)
-            .map(|_| {
-                std::thread::spawn(|| {
+            .map(|at| {
+                std::thread::spawn(move || {
                     for _ in 0..50_000 {
-                        *COUNT.lock() += 1;
+                        *if at == 0 { COUNT.lock_first() } else { COUNT.lock() } += 1;
                     }
                 })
             })

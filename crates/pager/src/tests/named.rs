@@ -1,6 +1,7 @@
 //! What the schedules have found, and what they leave out, one test each.
 
 use page::{ByteCount, PageCount, PageIndex};
+use sys::fake::Call;
 use sys::kernel::PageRange;
 
 use super::content::Content;
@@ -66,6 +67,44 @@ fn the_grown_end_of_a_mapping_survives_its_scan() {
         world.round();
         crate::scan::scan(&world.pager);
     }
+    world.finish().unwrap();
+}
+
+/// Two threads miss a page. The first fault brings it, the second finds it there; before that is noted the page is moved
+/// out again, with what the first thread has written.
+#[test]
+fn a_page_that_leaves_before_its_second_fault_is_noted() {
+    let mut world = world(400, Setup::plain(6), Content::Text);
+    let page = PageIndex(FIRST + 7);
+    let leave = move |pager: &super::world::TestPager| {
+        for _ in 0..2000 {
+            if matches!(pager.lock().cache.place(page), cache::Place::Leaving(_)) {
+                return;
+            }
+            crate::eviction::Worker::evict(pager);
+        }
+        panic!("the page does not leave");
+    };
+    while world.pager.lock().cache.place(page) == cache::Place::Resident {
+        world.round();
+        crate::eviction::Worker::evict(&world.pager);
+        crate::eviction::Worker::patient().encode(&world.pager);
+    }
+    for thread in 0..2 {
+        world.program.borrow_mut().touch(&world.pager.kernel, thread, page, Some(Content::Text(70 + thread as u64)));
+    }
+    let (pager, program) = (world.pager.clone(), world.program.clone());
+    let mut fills = 0;
+    world.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
+        fills += u64::from(call == Call::Filled);
+        if call == Call::Filled && fills == 1 {
+            program.borrow_mut().drain(kernel);
+        } else if call == Call::Filled && fills == 2 {
+            leave(&pager);
+        }
+    })));
+    world.server.borrow_mut().serve(&world.pager).unwrap();
+    world.pager.kernel.set_meanwhile(None);
     world.finish().unwrap();
 }
 

@@ -8,7 +8,7 @@ use cache::{Cache, Place};
 use codec::{Codec, Corrupt, Lz4, Scratch, same_filled};
 use page::{ByteCount, PageBytes, PageCount, PageIndex};
 use store::Slabs;
-use sys::fake::FakeKernel;
+use sys::fake::{Call, FakeKernel};
 use sys::kernel::PageRange;
 
 use super::content::Random;
@@ -132,7 +132,10 @@ impl World {
         let times = self.interleave;
         let (program, quiet) = (self.program.clone(), self.quiet.clone());
         let mut random = self.random.clone();
-        self.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, _| {
+        self.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
+            if call == Call::Filled {
+                between();
+            }
             if let Ok(mut program) = program.try_borrow_mut() {
                 if !quiet.get() && times > 0 && random.one_in(times) {
                     program.step(kernel);
