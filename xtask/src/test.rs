@@ -33,8 +33,9 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     sh::run(&mut sh::cargo(&["test", "--quiet", "--workspace", "--exclude", "pleat-e2e"]))?;
     let mut skipped = Vec::new();
     if !quick {
+        skipped.extend(check_other_architecture()?);
         println!("test: end to end");
-        skipped = end_to_end()?;
+        skipped.extend(end_to_end()?);
     }
     for why in &skipped {
         println!("{why}");
@@ -42,6 +43,20 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     let count = skipped.len();
     println!("cargo x test: passed in {:.0} s, {count} skipped", start.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Checks that the product compiles for aarch64; the reason if that cannot be told here.
+fn check_other_architecture() -> Result<Option<String>> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    println!("check: {TARGET}");
+    let added = Command::new("rustup").args(["--quiet", "target", "add", TARGET]).output();
+    if !added.is_ok_and(|run| run.status.success()) {
+        return Ok(Some(format!("skipped: rustup cannot add the target {TARGET}")));
+    }
+    let mut check = sh::cargo(&["check", "--quiet", "--target", TARGET, "-p", "pleat-cli", "-p", "pleat-agent"]);
+    // Nothing is linked, so that any compiler is good enough for the few lines of C in a dependency.
+    sh::run(check.env("CC_aarch64_unknown_linux_gnu", "cc"))?;
+    Ok(None)
 }
 
 /// Installs what is missing, where that can be done.

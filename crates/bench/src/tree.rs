@@ -68,11 +68,33 @@ pub fn cpu_ticks(root: u32) -> u64 {
     pids(root).into_iter().map(ticks).sum()
 }
 
+/// What the tree holds, where each page that is shared after fork counts once.
+///
+/// `RssAnon` of all is too much by those pages. `Pss_Anon` is right of memory that rests, but the kernel collects it in
+/// a walk of many milliseconds, and a page that moves meanwhile, as all do that a pager folds, may be met twice. So it is the
+/// smaller of the two.
+fn total(tree: &[u32], with_shares: bool) -> Resident {
+    let sum = |read: fn(u32) -> Option<Resident>| {
+        tree.iter().filter_map(|pid| read(*pid)).fold(Resident::default(), |sum, one| Resident {
+            anon_bytes: sum.anon_bytes + one.anon_bytes,
+            shmem_bytes: sum.shmem_bytes + one.shmem_bytes,
+        })
+    };
+    let whole = sum(resident);
+    if !with_shares {
+        return whole;
+    }
+    let shares = sum(proportional);
+    Resident {
+        anon_bytes: whole.anon_bytes.min(shares.anon_bytes),
+        shmem_bytes: whole.shmem_bytes.min(shares.shmem_bytes),
+    }
+}
+
 /// What a watcher saw.
 #[derive(Clone, Debug, Default)]
 pub struct Peaks {
-    /// Most anonymous memory of the tree at any moment: `RssAnon` while it is one process, the sum of `Pss_Anon` when
-    /// it is more (pages shared after fork count once).
+    /// Most anonymous memory of the tree at any moment; pages shared after fork count once.
     pub anon_bytes: u64,
     /// Most shared memory, by the same rule.
     pub shmem_bytes: u64,
@@ -133,17 +155,14 @@ fn sample(root: u32, counted: Root, peaks: &mut Peaks, shares_next: &mut Instant
     peaks.samples += 1;
     peaks.processes = peaks.processes.max(tree.len());
     peaks.seen.extend(&tree);
-    let read = if tree.len() <= 1 {
-        resident
-    } else if Instant::now() >= *shares_next {
-        proportional
-    } else {
+    let with_shares = tree.len() > 1;
+    if with_shares && Instant::now() < *shares_next {
         return;
-    };
-    let all: Vec<_> = tree.into_iter().filter_map(read).collect();
-    peaks.anon_bytes = peaks.anon_bytes.max(all.iter().map(|one| one.anon_bytes).sum());
-    peaks.shmem_bytes = peaks.shmem_bytes.max(all.iter().map(|one| one.shmem_bytes).sum());
-    if all.len() > 1 {
+    }
+    let held = total(&tree, with_shares);
+    peaks.anon_bytes = peaks.anon_bytes.max(held.anon_bytes);
+    peaks.shmem_bytes = peaks.shmem_bytes.max(held.shmem_bytes);
+    if with_shares {
         *shares_next = Instant::now() + SHARES_EVERY;
     }
 }

@@ -92,11 +92,12 @@ impl File {
     }
 
     /// What the file looks like from outside.
+    #[allow(clippy::useless_conversion, reason = "st_nlink has 32 bits on aarch64")]
     pub fn shape(&self) -> Result<FileShape, Errno> {
         let stat = rustix::fs::fstat(&self.fd)?;
         Ok(FileShape {
             mode: stat.st_mode & 0o7777,
-            links: stat.st_nlink,
+            links: u64::from(stat.st_nlink),
             bytes: stat.st_size as u64,
             // st_blocks counts units of 512 bytes whatever the file system's block is: stat(2).
             stored_bytes: stat.st_blocks as u64 * 512,
