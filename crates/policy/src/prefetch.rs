@@ -8,7 +8,7 @@ use page::{PageCount, PageIndex};
 /// Most pages for one fault: beyond this the fault itself is a small part of the cost per page.
 pub const WINDOW_MAX: PageCount = PageCount(16);
 const STREAMS: usize = 8;
-/// Pages that a walk may leave out without ending its stream: heaps put other things between. CPython's collector, which
+/// Pages that a walk may leave out without ending its stream: heaps put other things between. Python's collector, which
 /// walks over 600 MiB of lists and what is in them, then takes a quarter fewer faults.
 const GAP_MAX: PageCount = PageCount(32);
 
