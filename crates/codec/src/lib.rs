@@ -6,7 +6,6 @@
 //!
 //! A page that is one word repeated needs no codec: see [`same_filled`](fn@same_filled).
 #![cfg_attr(not(test), no_std)]
-#![forbid(unsafe_code)]
 
 extern crate alloc;
 
@@ -15,9 +14,13 @@ use alloc::boxed::Box;
 use lz4_flex::block::{CompressTable, get_maximum_output_size};
 use page::{PAGE_BYTES, PageBytes};
 
+mod auto;
+mod fold;
 mod lz4;
 mod same_filled;
 
+pub use auto::Auto;
+pub use fold::Fold;
 pub use lz4::Lz4;
 pub use same_filled::{fill, same_filled};
 
@@ -37,19 +40,24 @@ pub trait Codec: Send + Sync {
 /// The most that any codec here writes for one page before it knows that the page does not shrink.
 const ENCODING_BYTES_MAX: usize = get_maximum_output_size(PAGE_BYTES);
 
-/// Working memory for `encode`, about 13 KiB. Make one for each thread that encodes, at start: no codec allocates
+/// Working memory for `encode`, about 40 KiB. Make one for each thread that encodes, at start: no codec allocates
 /// while it works.
 pub struct Scratch {
     /// Emptied by each `encode`, so it carries nothing from page to page.
     table: CompressTable,
     out: Box<[u8; ENCODING_BYTES_MAX]>,
+    fold: Box<fold::Workspace>,
 }
 
 impl Scratch {
     /// Allocates the working memory.
     pub fn new() -> Self {
         // Small: positions of 16 bits reach all of a page, in half the cache lines.
-        Self { table: CompressTable::small(), out: Box::new([0; ENCODING_BYTES_MAX]) }
+        Self {
+            table: CompressTable::small(),
+            out: Box::new([0; ENCODING_BYTES_MAX]),
+            fold: Box::new(fold::Workspace::EMPTY),
+        }
     }
 }
 

@@ -1,10 +1,10 @@
 //! What every codec promises, asked of each of them.
 
 use page::{PAGE_BYTES, PageBytes};
-use pleat_codec::{Codec, Corrupt, Lz4, Scratch, same_filled};
+use pleat_codec::{Auto, Codec, Corrupt, Fold, Lz4, Scratch, same_filled};
 use proptest::prelude::*;
 
-const CODECS: [&dyn Codec; 1] = [&Lz4];
+const CODECS: [&dyn Codec; 3] = [&Auto, &Fold, &Lz4];
 
 /// 120 pages of real programs; see `testdata/README.md`.
 const CORPUS: &[u8] = include_bytes!("../testdata/corpus.pages");
@@ -30,8 +30,9 @@ fn real_pages_come_back() {
         let mut out = [0; PAGE_BYTES];
         let bytes: usize =
             corpus().map(|page| round_trip(codec, &page, &mut scratch, &mut out).unwrap_or(PAGE_BYTES)).sum();
-        // LZ4 reaches 0.46 on the whole corpus. Far more than that would mean a broken match finder.
-        assert!(bytes * 100 < CORPUS.len() * 52, "{}: {bytes} of {}", codec.name(), CORPUS.len());
+        // LZ4 reaches 0.46 on the whole corpus, fold, which cannot do text, 0.51. Far more than that would mean a broken
+        // match finder.
+        assert!(bytes * 100 < CORPUS.len() * 58, "{}: {bytes} of {}", codec.name(), CORPUS.len());
     }
 }
 
