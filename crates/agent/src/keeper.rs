@@ -137,7 +137,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     };
     let cache = Cache::new(store, log);
     let config = Config {
-        codec: &codec::Auto,
+        codec: &codec::Lz4,
         entry: membership.entry,
         share: ByteCount(budget),
         agent: ByteCount(STACK_BYTES),

@@ -1,7 +1,7 @@
-//! Fold: a page as words of 64 bits, each told by one of the 31 before it and the bytes in which it differs.
+//! `fold`: a page as words of 64 bits, each told by one of the 31 before it and the bytes in which it differs.
 //!
 //! Heaps are words: pointers into the same few places, small numbers, lengths. A word codec that decides word by word
-//! (WKdm and its kin) spends its time on mispredicted branches. This one has none: it takes eight words at once, lets
+//! (`WKdm` and its kin) spends its time on mispredicted branches. This one has none: it takes eight words at once, lets
 //! each pick its predictor, and writes what it picked, which bytes differ, and those bytes into areas of their own.
 //!
 //! The format is in docs/format/fold.md. There is one format and two paths: [`scalar`], the plain twin, and `avx512`,
@@ -29,8 +29,8 @@ const HEADER_BYTES: usize = 4;
 const BITMAP_BYTES: usize = WORDS / 8;
 /// The most that a page can take: every word differs from its predictor in every byte.
 const ENCODING_BYTES_MAX: usize = HEADER_BYTES + BITMAP_BYTES + WORDS / GROUP * (1 + INDEX_BITS) + WORDS + PAGE_BYTES;
-/// One vector: areas are written in vectors and may be overrun by one.
-const SLACK: usize = 64;
+/// Areas are written in vectors and may be overrun by one.
+const VECTOR_BYTES: usize = 64;
 
 /// A word codec for heaps. Fast in both directions where there are vectors of 512 bits, see [`Fold::is_fast`].
 #[derive(Clone, Copy, Default, Debug)]
@@ -43,18 +43,18 @@ pub(crate) struct Workspace {
     words: [u64; WINDOW + WORDS + GROUP],
     /// For each word of a group and each choice, the bytes that are equal: a group's eight bytes for one choice together.
     equal: [u64; WINDOW * WORDS / GROUP],
-    masks: [u8; WORDS + SLACK],
-    literals: [u8; PAGE_BYTES + SLACK],
-    out: [u8; ENCODING_BYTES_MAX + SLACK],
+    masks: [u8; WORDS + VECTOR_BYTES],
+    literals: [u8; PAGE_BYTES + VECTOR_BYTES],
+    out: [u8; ENCODING_BYTES_MAX + VECTOR_BYTES],
 }
 
 impl Workspace {
     pub(crate) const EMPTY: Self = Self {
         words: [0; WINDOW + WORDS + GROUP],
         equal: [0; WINDOW * WORDS / GROUP],
-        masks: [0; WORDS + SLACK],
-        literals: [0; PAGE_BYTES + SLACK],
-        out: [0; ENCODING_BYTES_MAX + SLACK],
+        masks: [0; WORDS + VECTOR_BYTES],
+        literals: [0; PAGE_BYTES + VECTOR_BYTES],
+        out: [0; ENCODING_BYTES_MAX + VECTOR_BYTES],
     };
 
     /// Writes the header, puts masks and literals behind the other areas, and returns the encoding's length.

@@ -1,14 +1,15 @@
-//! Fold in vectors of 512 bits: eight words at once, no branch that depends on the page.
+//! `fold` in vectors of 512 bits: eight words at once, no branch that depends on the page.
 //!
 //! The encoder goes over the page three times: it packs the words that are not zero, compares each group with each
 //! choice and stores which bytes are equal, then lets each word choose. Apart, because a load right behind a store of
 //! another width waits for it.
 
+#[allow(clippy::wildcard_imports, reason = "forty intrinsics, whose names say where they are from")]
 use core::arch::x86_64::*;
 
 use page::PageBytes;
 
-use super::{Areas, BITMAP_BYTES, GROUP, HEADER_BYTES, INDEX_BITS, WINDOW, WORDS, Workspace};
+use super::{Areas, BITMAP_BYTES, GROUP, HEADER_BYTES, INDEX_BITS, VECTOR_BYTES, WINDOW, WORDS, Workspace};
 use crate::Corrupt;
 
 cpufeatures::new!(
@@ -28,7 +29,7 @@ const BYTES: u64 = 0x0101_0101_0101_0101;
 /// Eight times the bits of an index.
 const INDICES: u64 = 0x1f * BYTES;
 /// The number of each choice, once for each word of a group.
-static CHOICES: Aligned<[u8; WINDOW * GROUP]> = Aligned({
+static CHOICES: [u8; WINDOW * GROUP] = {
     let mut choices = [0; WINDOW * GROUP];
     let mut at = 0;
     while at < choices.len() {
@@ -36,12 +37,9 @@ static CHOICES: Aligned<[u8; WINDOW * GROUP]> = Aligned({
         at += 1;
     }
     choices
-});
+};
 /// How far to shift packed indices for each word.
-static SHIFTS: Aligned<[u64; GROUP]> = Aligned([0, 5, 10, 15, 20, 25, 30, 35]);
-
-#[repr(C, align(64))]
-struct Aligned<T>(T);
+static SHIFTS: [u64; GROUP] = [0, 5, 10, 15, 20, 25, 30, 35];
 
 /// Whether this processor can run what is here.
 #[inline]
@@ -49,79 +47,61 @@ pub(super) fn is_available() -> bool {
     needed::get()
 }
 
-/// Encodes into `workspace.out` and returns the length.
-///
-/// # Safety
-/// [`is_available`].
+/// Encodes into `workspace.out` and returns the length. Needs [`is_available`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-pub(super) unsafe fn encode(page: &PageBytes, workspace: &mut Workspace) -> usize {
-    workspace.words[..WINDOW].fill(0);
-    // SAFETY: all pointers stay inside the arrays of the workspace and the page, as said at each.
-    unsafe {
-        let count = pack(page, workspace);
-        let groups = count.div_ceil(GROUP);
-        compare(workspace, groups);
-        let differs = workspace.out.as_mut_ptr().add(HEADER_BYTES + BITMAP_BYTES);
-        let indices = differs.add(groups);
-        let (mut masks, mut literals) = (0, 0);
-        for group in 0..groups {
-            let (index_bytes, mask_bytes) = choose(workspace.equal.as_ptr().add(group * WINDOW));
-            // Eight bytes, of which the next group, or what is put behind, overwrites three.
-            indices.add(group * INDEX_BITS).cast::<u64>().write_unaligned(_pext_u64(index_bytes, INDICES));
-            let bytes = _mm_cvtsi64_si128(mask_bytes as i64);
-            let different = _mm_test_epi8_mask(bytes, bytes) as u8;
-            differs.add(group).write(different);
-            // At most 8 a group: at most 512, and 64 behind.
-            let packed = _pext_u64(mask_bytes, _pdep_u64(u64::from(different), BYTES) * 255);
-            workspace.masks.as_mut_ptr().add(masks).cast::<u64>().write_unaligned(packed);
-            masks += different.count_ones() as usize;
-            let words = _mm512_loadu_si512(workspace.words.as_ptr().add(WINDOW + group * GROUP).cast());
-            // At most 64 a group: at most 4096, and 64 behind.
-            let kept = _mm512_maskz_compress_epi8(mask_bytes, words);
-            _mm512_storeu_si512(workspace.literals.as_mut_ptr().add(literals).cast(), kept);
-            literals += mask_bytes.count_ones() as usize;
-        }
-        workspace.finish(count, masks, literals)
+pub(super) fn encode(page: &PageBytes, workspace: &mut Workspace) -> usize {
+    let count = pack(page, workspace);
+    let groups = count.div_ceil(GROUP);
+    compare(workspace, groups);
+    let differs = HEADER_BYTES + BITMAP_BYTES;
+    let indices = differs + groups;
+    let (mut masks, mut literals) = (0, 0);
+    for group in 0..groups {
+        let (index_bytes, mask_bytes) = choose(part(&workspace.equal, group * WINDOW));
+        // Eight bytes, of which the next group, or what is put behind, overwrites three.
+        *part_mut(&mut workspace.out, indices + group * INDEX_BITS) = _pext_u64(index_bytes, INDICES).to_le_bytes();
+        let bytes = _mm_cvtsi64_si128(mask_bytes as i64);
+        let different = _mm_test_epi8_mask(bytes, bytes) as u8;
+        workspace.out[differs + group] = different;
+        let packed = _pext_u64(mask_bytes, bytes_of(different));
+        *part_mut(&mut workspace.masks, masks) = packed.to_le_bytes();
+        masks += different.count_ones() as usize;
+        let words = load(part(&workspace.words, WINDOW + group * GROUP));
+        store(part_mut(&mut workspace.literals, literals), _mm512_maskz_compress_epi8(mask_bytes, words));
+        literals += mask_bytes.count_ones() as usize;
     }
+    workspace.finish(count, masks, literals)
 }
 
 /// Writes the bitmap, and the words that are not zero one behind the other. Returns how many they are.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt")]
 #[inline]
-unsafe fn pack(page: &PageBytes, workspace: &mut Workspace) -> usize {
+fn pack(page: &PageBytes, workspace: &mut Workspace) -> usize {
+    workspace.words[..WINDOW].fill(0);
     let mut count = 0;
-    for block in 0..WORDS / GROUP {
-        // SAFETY: 64 blocks of 64 bytes are a page; before the n-th block at most 8 n words are packed, and behind the
-        // last there is room for a group.
-        unsafe {
-            let words = _mm512_loadu_si512(page.0.as_ptr().add(block * 64).cast());
-            let present = _mm512_test_epi64_mask(words, words);
-            workspace.out[HEADER_BYTES + block] = present;
-            let packed = _mm512_maskz_compress_epi64(present, words);
-            _mm512_storeu_si512(workspace.words.as_mut_ptr().add(WINDOW + count).cast(), packed);
-            count += present.count_ones() as usize;
-        }
+    for (block, bytes) in page.0.as_chunks::<64>().0.iter().enumerate() {
+        let words = load_bytes(bytes);
+        let present = _mm512_test_epi64_mask(words, words);
+        workspace.out[HEADER_BYTES + block] = present;
+        let packed = _mm512_maskz_compress_epi64(present, words);
+        store_words(part_mut(&mut workspace.words, WINDOW + count), packed);
+        count += present.count_ones() as usize;
     }
-    // SAFETY: as above.
-    unsafe { _mm512_storeu_si512(workspace.words.as_mut_ptr().add(WINDOW + count).cast(), _mm512_setzero_si512()) };
+    *part_mut(&mut workspace.words, WINDOW + count) = [0; GROUP];
     count
 }
 
 /// For each group and each choice, which bytes are equal.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-unsafe fn compare(workspace: &mut Workspace, groups: usize) {
+fn compare(workspace: &mut Workspace, groups: usize) {
     for group in 0..groups {
-        // SAFETY: at most 64 groups of 8 words, behind the window, and 32 choices for each.
-        unsafe {
-            let first = workspace.words.as_ptr().add(WINDOW + group * GROUP);
-            let words = _mm512_loadu_si512(first.cast());
-            let equal = workspace.equal.as_mut_ptr().add(group * WINDOW);
-            equal.write(_mm512_testn_epi8_mask(words, words));
-            for choice in 1..WINDOW {
-                let other = _mm512_set1_epi64(first.sub(WINDOW).add(choice).read() as i64);
-                equal.add(choice).write(_mm512_cmpeq_epi8_mask(words, other));
-            }
+        let window: &[u64; WINDOW] = part(&workspace.words, group * GROUP);
+        let words = load(part(&workspace.words, WINDOW + group * GROUP));
+        let equal: &mut [u64; WINDOW] = part_mut(&mut workspace.equal, group * WINDOW);
+        equal[0] = _mm512_testn_epi8_mask(words, words);
+        for choice in 1..WINDOW {
+            equal[choice] = _mm512_cmpeq_epi8_mask(words, _mm512_set1_epi64(window[choice] as i64));
         }
     }
 }
@@ -131,21 +111,11 @@ unsafe fn compare(workspace: &mut Workspace, groups: usize) {
 /// A choice is worth its equal bytes, above its number; one equal byte is worth as little as none.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512bitalg")]
 #[inline]
-unsafe fn choose(equal: *const u64) -> (u64, u64) {
-    // SAFETY: there are 32 words of equal bytes, and as many bytes of choices.
-    let (equal, choices): ([__m512i; 4], [__m512i; 4]) = unsafe {
-        let load = |at: *const u8, part: usize| _mm512_loadu_si512(at.add(part * 64).cast());
-        let choices = CHOICES.0.as_ptr();
-        let equal = equal.cast::<u8>();
-        (
-            [load(equal, 0), load(equal, 1), load(equal, 2), load(equal, 3)],
-            [load(choices, 0), load(choices, 1), load(choices, 2), load(choices, 3)],
-        )
-    };
-    let one = _mm512_set1_epi8(1);
-    let worth = |part: usize| {
-        let shared = _mm512_subs_epu8(_mm512_popcnt_epi8(equal[part]), one);
-        _mm512_or_si512(_mm512_slli_epi16::<5>(shared), choices[part])
+fn choose(equal: &[u64; WINDOW]) -> (u64, u64) {
+    let equal = [load(part(equal, 0)), load(part(equal, 8)), load(part(equal, 16)), load(part(equal, 24))];
+    let worth = |quarter: usize| {
+        let shared = _mm512_subs_epu8(_mm512_popcnt_epi8(equal[quarter]), _mm512_set1_epi8(1));
+        _mm512_or_si512(_mm512_slli_epi16::<5>(shared), load_bytes(part(&CHOICES, quarter * 64)))
     };
     let best = _mm512_max_epu8(_mm512_max_epu8(worth(0), worth(1)), _mm512_max_epu8(worth(2), worth(3)));
     let best = _mm256_max_epu8(_mm512_castsi512_si256(best), _mm512_extracti64x4_epi64::<1>(best));
@@ -162,49 +132,44 @@ unsafe fn choose(equal: *const u64) -> (u64, u64) {
     (_mm_cvtsi128_si64(index) as u64, !(_mm_cvtsi128_si64(chosen) as u64))
 }
 
-/// Decodes; see [`crate::Codec::decode`].
-///
-/// # Safety
-/// [`is_available`].
+/// Decodes; see [`crate::Codec::decode`]. Needs [`is_available`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-pub(super) unsafe fn decode(encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
+pub(super) fn decode(encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
     let areas = Areas::parse(encoding)?;
-    let mut words = Aligned([0_u64; WORDS + GROUP]);
+    // Behind the last group there is room for the last block's load.
+    let mut words = [0_u64; WORDS + GROUP];
     // The last four groups, the newest first: choices 1 to 31, and zero in place of the farthest.
     let mut last = [_mm512_setzero_si512(); 4];
     let (mut masks, mut literals) = (areas.masks, areas.literals);
-    // SAFETY: a static of 64 bytes.
-    let shifts = unsafe { _mm512_load_si512(SHIFTS.0.as_ptr().cast()) };
     for (group, &different) in areas.differs.iter().enumerate() {
-        let mask_count = different.count_ones() as usize;
-        let packed = first_eight(masks);
-        masks = &masks[mask_count..];
-        let mask = _pdep_u64(packed, _pdep_u64(u64::from(different), BYTES) * 255);
-        // SAFETY: reads one byte for each bit of the mask, and the sums agree.
-        let literal = unsafe { _mm512_maskz_expandloadu_epi8(mask, literals.as_ptr().cast()) };
-        literals = &literals[mask.count_ones() as usize..];
-        let indices =
-            _mm512_srlv_epi64(_mm512_set1_epi64(first_eight(&areas.indices[group * INDEX_BITS..]) as i64), shifts);
+        let mask = _pdep_u64(first_eight(masks), bytes_of(different));
+        masks = &masks[different.count_ones() as usize..];
+        let (mine, others) = literals.split_at(mask.count_ones() as usize);
+        // SAFETY: reads one byte for each bit of the mask, which is as many as were split off.
+        let literal = unsafe { _mm512_maskz_expandloadu_epi8(mask, mine.as_ptr().cast()) };
+        literals = others;
+        let packed = _mm512_set1_epi64(first_eight(&areas.indices[group * INDEX_BITS..]) as i64);
+        let indices = _mm512_srlv_epi64(packed, load(&SHIFTS));
         let far = _mm512_permutex2var_epi64(_mm512_maskz_mov_epi64(0xfe, last[3]), indices, last[2]);
         let near = _mm512_permutex2var_epi64(last[1], indices, last[0]);
         let is_near = _mm512_test_epi64_mask(indices, _mm512_set1_epi64(16));
-        let predicted = _mm512_mask_mov_epi64(far, is_near, near);
-        let new = _mm512_mask_mov_epi8(predicted, mask, literal);
+        let new = _mm512_mask_mov_epi8(_mm512_mask_mov_epi64(far, is_near, near), mask, literal);
         last = [new, last[0], last[1], last[2]];
-        // SAFETY: at most 64 groups of 8 words.
-        unsafe { _mm512_store_si512(words.0.as_mut_ptr().add(group * GROUP).cast(), new) };
+        store_words(part_mut(&mut words, group * GROUP), new);
     }
-    let mut next = words.0.as_ptr();
-    for (block, &present) in areas.bitmap.iter().enumerate() {
-        // SAFETY: before the last block at most 504 words are taken, and 520 are there; 64 blocks of 64 bytes are a page.
-        unsafe {
-            let packed = _mm512_loadu_si512(next.cast());
-            let spread = _mm512_maskz_expand_epi64(present, packed);
-            _mm512_storeu_si512(page.0.as_mut_ptr().add(block * 64).cast(), spread);
-            next = next.add(present.count_ones() as usize);
-        }
+    let mut next = 0;
+    for (bytes, &present) in page.0.as_chunks_mut().0.iter_mut().zip(areas.bitmap) {
+        store(bytes, _mm512_maskz_expand_epi64(present, load(part(&words, next))));
+        next += present.count_ones() as usize;
     }
     Ok(())
+}
+
+/// The bytes of a number whose bits are set in `bits`, all ones.
+#[target_feature(enable = "bmi2")]
+#[inline]
+fn bytes_of(bits: u8) -> u64 {
+    _pdep_u64(u64::from(bits), BYTES) * 255
 }
 
 /// Eight bytes as a number; zeros for those that are not there.
@@ -214,4 +179,42 @@ fn first_eight(bytes: &[u8]) -> u64 {
         Some(whole) => u64::from_le_bytes(*whole),
         None => bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
     }
+}
+
+#[inline]
+fn part<T, const N: usize>(slice: &[T], at: usize) -> &[T; N] {
+    slice[at..].first_chunk().expect("every area has room for one vector more")
+}
+
+#[inline]
+fn part_mut<T, const N: usize>(slice: &mut [T], at: usize) -> &mut [T; N] {
+    slice[at..].first_chunk_mut().expect("every area has room for one vector more")
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn load(words: &[u64; GROUP]) -> __m512i {
+    // SAFETY: reads 64 bytes, which there are.
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn load_bytes(bytes: &[u8; VECTOR_BYTES]) -> __m512i {
+    // SAFETY: reads 64 bytes, which there are.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store(bytes: &mut [u8; VECTOR_BYTES], vector: __m512i) {
+    // SAFETY: writes 64 bytes, which there are.
+    unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), vector) };
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn store_words(words: &mut [u64; GROUP], vector: __m512i) {
+    // SAFETY: writes 64 bytes, which there are.
+    unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
 }
