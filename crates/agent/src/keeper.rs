@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use backing::{SegmentLog, SwapFile};
 use cache::Cache;
+use codec::Codec;
 use page::{ByteCount, PAGE_BYTES, PageCount};
 use pager::ledger::{Counter, Phase, Process};
 use pager::{Config, Pager, Reclaimer, Rest};
@@ -137,7 +138,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     };
     let cache = Cache::new(store, log);
     let config = Config {
-        codec: &codec::Lz4,
+        codec: chosen_codec(membership),
         entry: membership.entry,
         share: ByteCount(budget),
         agent: ByteCount(STACK_BYTES),
@@ -151,6 +152,12 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
         fault: &agent.fault,
     })
+}
+
+fn chosen_codec(membership: &Membership) -> &'static dyn Codec {
+    let place = membership.ledger.codec.load(Ordering::Relaxed) as usize;
+    // The runner takes it from the same table.
+    codec::ALL[place]
 }
 
 fn segment_log(file: SwapFile, membership: &Membership) -> Result<SegmentLog, Errno> {

@@ -41,10 +41,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         command: args.command.clone(),
         budget,
         threshold: ByteCount(budget.0 / THRESHOLD_DENOMINATOR * THRESHOLD_NUMERATOR),
+        codec: codec::ALL[args.codec as usize].name(),
         swap_max: swap.as_ref().map_or(ByteCount::ZERO, |swap| swap.bytes_max),
     };
     let stats = args.stats.as_deref().map(|path| StatsFile::create(path, run.clone())).transpose()?;
-    let file = create_ledger(&run, swap.as_ref(), args.when_full)?;
+    let file = create_ledger(&run, swap.as_ref(), args)?;
     // Before the program starts: a signal that comes now is handed on as soon as there is somebody to hand it to.
     let signals = Signals::catch().context("cannot catch signals")?;
     let started = Instant::now();
@@ -68,14 +69,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(leave(end))
 }
 
-fn create_ledger(run: &Run, swap: Option<&Swap>, when_full: WhenFull) -> Result<SharedFile<Ledger>> {
+fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<SharedFile<Ledger>> {
     let file = SharedFile::<Ledger>::create(c"pleat-ledger")
         .map_err(|errno| anyhow!("no shared memory: {}", userfaultfd::words(errno)))?;
     let ledger = file.content();
     // Relaxed: the magic number below publishes all of it.
     ledger.budget_bytes.store(run.budget.0, Relaxed);
     ledger.threshold_bytes.store(run.threshold.0, Relaxed);
-    ledger.stop_when_full.store(u32::from(when_full == WhenFull::Stop), Relaxed);
+    ledger.stop_when_full.store(u32::from(args.when_full == WhenFull::Stop), Relaxed);
+    ledger.codec.store(args.codec as u32, Relaxed);
     ledger.runner_pid.store(std::process::id(), Relaxed);
     if let Some(swap) = swap {
         ledger.swap_bytes_max.store(swap.bytes_max.0, Relaxed);

@@ -28,6 +28,7 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
     pub(crate) budget: ByteCount,
     pub(crate) threshold: ByteCount,
+    pub(crate) codec: &'static str,
     pub(crate) swap_max: ByteCount,
 }
 
@@ -46,6 +47,7 @@ struct Document<'a> {
     command: Vec<String>,
     budget_bytes: u64,
     threshold_bytes: u64,
+    codec: &'static str,
     swap_bytes_max: u64,
     running: bool,
     elapsed_seconds: f64,
@@ -101,6 +103,7 @@ fn document(run: &Run, report: &Report) -> Result<String> {
         command: run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         budget_bytes: run.budget.0,
         threshold_bytes: run.threshold.0,
+        codec: run.codec,
         swap_bytes_max: run.swap_max.0,
         running: report.running,
         elapsed_seconds: report.elapsed.as_secs_f64(),
@@ -124,6 +127,7 @@ mod tests {
             command: vec!["job".into(), "-x".into()],
             budget: ByteCount(64 << 20),
             threshold: ByteCount(48 << 20),
+            codec: "lz4",
             swap_max: ByteCount::ZERO,
         }
     }

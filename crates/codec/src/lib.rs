@@ -24,6 +24,9 @@ pub use fold::Fold;
 pub use lz4::Lz4;
 pub use same_filled::{fill, same_filled};
 
+/// All codecs. A run tells its agents the place of its codec here.
+pub static ALL: [&dyn Codec; 3] = [&Lz4, &Fold, &Auto];
+
 /// A way to make a page smaller.
 pub trait Codec: Send + Sync {
     /// What users call it on the command line and in reports.

@@ -1,10 +1,10 @@
 //! What every codec promises, asked of each of them.
 
 use page::{PAGE_BYTES, PageBytes};
-use pleat_codec::{Auto, Codec, Corrupt, Fold, Lz4, Scratch, same_filled};
+use pleat_codec::{Codec, Corrupt, Lz4, Scratch, same_filled};
 use proptest::prelude::*;
 
-const CODECS: [&dyn Codec; 3] = [&Auto, &Fold, &Lz4];
+use pleat_codec::ALL as CODECS;
 
 /// 120 pages of real programs; see `testdata/README.md`.
 const CORPUS: &[u8] = include_bytes!("../testdata/corpus.pages");

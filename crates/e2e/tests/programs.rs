@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::process::Command;
 
-use pleat_e2e::{compare, program, python, skipped, turn, words};
+use pleat_e2e::{assert_same, compare, folded, plain, program, python, skipped, stats, turn, words};
 
 /// Whether a command can be run at all.
 fn there(words: &[&str]) -> bool {
@@ -34,6 +34,23 @@ fn sqlite_in_memory() {
         return skipped("Python has no sqlite3");
     }
     compare(&turn, &words([python(), &program("table.py"), "125000"]), [90, 60, 36]);
+}
+
+#[test]
+fn every_codec_keeps_what_a_program_has() {
+    let turn = turn("codecs");
+    let command = words([python(), &program("table.py"), "40000"]);
+    let before = plain(&command);
+    for codec in ["lz4", "fold", "auto"] {
+        let mut options = turn.options("36M");
+        options.push(format!("--codec={codec}"));
+        let after = folded(&options, &command);
+        assert_same(&before, &after);
+        let stats = stats(&turn);
+        assert_eq!(stats["codec"], codec);
+        assert!(stats["pages_encoded"].as_u64() > Some(1000), "{codec}: {stats}");
+        assert!(stats["pages_decoded"].as_u64() > Some(100), "{codec}: {stats}");
+    }
 }
 
 #[test]

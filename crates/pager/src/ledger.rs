@@ -324,6 +324,8 @@ pub struct Ledger {
     pub message: [AtomicU64; 32],
     /// Entries from here on have never been used.
     pub processes_used: AtomicU32,
+    /// `--codec`: its place in `codec::ALL`.
+    pub codec: AtomicU32,
     /// Path of the directory or file of `--swap`, zero-terminated.
     pub swap_path: [AtomicU64; PATH_BYTES / 8],
     /// The processes.
