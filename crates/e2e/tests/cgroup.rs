@@ -4,7 +4,7 @@
 use bench::cgroup::{Group, Swap};
 use pleat_e2e::{assert_same, folded_by, plain, plain_by, pleat_words, python, skipped, turn, words};
 
-const BUDGET_MIB: u64 = 300;
+const BUDGET_MIB: u64 = 150;
 
 #[test]
 fn a_limit_that_kills_the_plain_program() {
@@ -15,7 +15,7 @@ fn a_limit_that_kills_the_plain_program() {
         Err(why) => return skipped(&why),
     };
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
-    let command = words([python(), job, "1500000"]);
+    let command = words([python(), job, "750000"]);
 
     let killed = plain_by(group.command(&command));
     assert_eq!(killed.shell_status(), 137, "the limit does not hold: {}", killed.stderr);

@@ -33,7 +33,7 @@ fn sqlite_in_memory() {
     if !there(&[python(), "-c", "import sqlite3"]) {
         return skipped("Python has no sqlite3");
     }
-    compare(&turn, &words([python(), &program("table.py"), "125000"]), [90, 60, 36]);
+    compare(&turn, &words([python(), &program("table.py"), "125000"]), [90, 60, 44]);
 }
 
 #[test]
