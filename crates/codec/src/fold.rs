@@ -76,8 +76,6 @@ const fn masks_at(words: usize) -> usize {
 /// The areas of an encoding. That they are as long as they say of each other is checked, so no decoder needs to look
 /// again.
 struct Areas<'a> {
-    /// Words that are not zero.
-    words: usize,
     /// A bit for each word of the page: whether it is not zero.
     bitmap: &'a [u8; BITMAP_BYTES],
     /// A bit for each word that is not zero: whether it differs from its predictor.
@@ -105,7 +103,7 @@ impl<'a> Areas<'a> {
         let (indices, rest) = rest.split_at_checked(groups * INDEX_BITS).ok_or(Corrupt)?;
         let (masks, literals) = rest.split_at_checked(masks).ok_or(Corrupt)?;
         let agree = ones(bitmap) == words && ones(differs) == masks.len() && ones(masks) == literals.len();
-        if agree { Ok(Self { words, bitmap, differs, indices, masks, literals }) } else { Err(Corrupt) }
+        if agree { Ok(Self { bitmap, differs, indices, masks, literals }) } else { Err(Corrupt) }
     }
 }
 

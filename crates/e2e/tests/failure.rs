@@ -3,12 +3,13 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use pleat_e2e::{Run, Turn, folded_by, pleat_command, python, skipped, text, turn, words};
+use pleat_e2e::{folded_by, pleat_command, python, skipped, text, turn, words};
 
 /// 120 MiB that fold well, walked over until somebody ends it.
 const WALK: &str = "x = [bytes([i % 251]) * 2000 + b'%d' % i for i in range(60000)]\nprint('built', flush=True)\n\
@@ -18,38 +19,32 @@ const NOISE: &str = "import hashlib, random, sys\nr = random.Random(5)\nx = [r.r
                      print('ready', flush=True)\nsys.stdin.readline()\nh = hashlib.sha256()\nfor b in x: h.update(b)\n\
                      print(h.hexdigest())";
 
-fn run_with_fault(turn: &Turn, fault: &str) -> Run {
+/// A run whose handler has this fault ends in this time, with one line that says this.
+fn assert_ended(fault: &str, says: &str, time: Range<Duration>) {
+    let turn = turn(fault);
     let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", WALK]));
     command.env("PLEAT_FAULT", fault);
     let run = folded_by(command);
     assert_eq!(run.shell_status(), 125, "{fault}: {}", run.stderr);
     assert_eq!(run.stderr.lines().count(), 1, "{fault}: not one line: {}", run.stderr);
     turn.assert_clean(&run);
-    run
+    assert!(run.stderr.contains(says), "{fault}: {}", run.stderr);
+    assert!(time.contains(&run.wall), "{fault}: {:?}", run.wall);
 }
 
 #[test]
 fn a_handler_that_stalls_ends_the_program_after_the_time_limit() {
-    let turn = turn("handler-stalls");
-    let run = run_with_fault(&turn, "handler-stalls");
-    assert!(run.stderr.contains("handler"), "{}", run.stderr);
-    assert!((Duration::from_secs(10)..Duration::from_secs(40)).contains(&run.wall), "{:?}", run.wall);
+    assert_ended("handler-stalls", "handler", Duration::from_secs(10)..Duration::from_secs(40));
 }
 
 #[test]
 fn a_handler_that_exits_ends_the_program_after_the_time_limit() {
-    let turn = turn("handler-exits");
-    let run = run_with_fault(&turn, "handler-exits");
-    assert!(run.stderr.contains("handler"), "{}", run.stderr);
-    assert!(run.wall < Duration::from_secs(40), "{:?}", run.wall);
+    assert_ended("handler-exits", "handler", Duration::ZERO..Duration::from_secs(40));
 }
 
 #[test]
 fn a_handler_that_panics_ends_the_program_at_once() {
-    let turn = turn("handler-panics");
-    let run = run_with_fault(&turn, "handler-panics");
-    assert!(run.stderr.contains("bug in the agent"), "{}", run.stderr);
-    assert!(run.wall < Duration::from_secs(10), "{:?}", run.wall);
+    assert_ended("handler-panics", "bug in the agent", Duration::ZERO..Duration::from_secs(10));
 }
 
 /// The swap file of a process, which has no name any more: a descriptor of one of the agent's threads.

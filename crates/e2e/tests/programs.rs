@@ -95,7 +95,9 @@ fn java() {
         return skipped("javac is not installed");
     }
     // A fixed heap and one collector thread: the default sizes depend on the machine.
-    let command = words(["java", "-Xmx200m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "150000"]);
+    // Its crash report, too, goes where the test cleans up.
+    let report = format!("-XX:ErrorFile={}", turn.word("hs_err.log"));
+    let command = words(["java", &report, "-Xmx200m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "150000"]);
     compare(&turn, &command, [110, 80, 48]);
 }
 

@@ -88,7 +88,8 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     ) -> Result<(), Errno> {
         // SAFETY: no thread of this process holds it (see above); the parent's did not come along.
         unsafe { self.reset_lock() };
-        self.desk.clear();
+        // SAFETY: as above; this process has no writer yet.
+        unsafe { self.desk.clear() };
         self.replace_kernel(replace);
         self.entry = entry;
         let mut state = self.lock();

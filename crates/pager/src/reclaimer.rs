@@ -228,18 +228,14 @@ impl Reclaimer {
             if done.bytes > ByteCount::ZERO {
                 pager.has_progressed();
             }
+            let is_idle = job.is_none() && (step == ByteCount::ZERO || done.refused.is_some());
             let may_go_on = done.refused.is_none_or(|full| full == LogFull::WritesBehind);
-            if !may_go_on || pager.kernel.now_ns() > until_ns {
-                if let Some(job) = job.and_then(|job| pager.desk.leave(job)) {
-                    pager.write(job);
-                }
-                return written;
-            }
-            if job.is_none() && (step == ByteCount::ZERO || done.refused.is_some()) {
-                return written;
-            }
+            let is_late = pager.kernel.now_ns() > until_ns;
             if let Some(job) = job.and_then(|job| pager.desk.leave(job)) {
                 pager.write(job); // There is no writer.
+            }
+            if is_idle || !may_go_on || is_late {
+                return written;
             }
         }
     }

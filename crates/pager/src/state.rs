@@ -79,10 +79,7 @@ impl<S: Store> State<S> {
 
     /// Where the program's page is, and its bytes; see [`Cache::look_up`].
     pub(crate) fn look_up(&mut self, page: PageIndex, copy: &mut [u8; PAGE_BYTES]) -> Lookup {
-        if !self.frozen {
-            return self.cache.look_up(page, copy);
-        }
-        match self.journal.trace(page) {
+        match self.trace(page) {
             Traced::At(origin) => self.cache.look_up(origin, copy),
             Traced::Resident => Lookup::Resident,
             Traced::Untouched => Lookup::Zeros,
@@ -102,12 +99,14 @@ impl<S: Store> State<S> {
         self.cache.finish_read(job);
     }
 
+    /// Where the page's slot is found: under its own index, unless the state is frozen and the journal knows better.
+    fn trace(&self, page: PageIndex) -> Traced {
+        if self.frozen { self.journal.trace(page) } else { Traced::At(page) }
+    }
+
     /// Where the program's page is.
     fn place(&self, page: PageIndex) -> Place {
-        if !self.frozen {
-            return self.cache.place(page);
-        }
-        match self.journal.trace(page) {
+        match self.trace(page) {
             Traced::At(origin) => self.cache.place(origin),
             Traced::Resident => Place::Resident,
             Traced::Untouched => Place::Untouched,
@@ -125,18 +124,24 @@ impl<S: Store> State<S> {
             FaultKind::ZeroFill | FaultKind::Raced => self.place(page) == Place::Untouched,
             FaultKind::Staged | FaultKind::SameFilled | FaultKind::Compressed | FaultKind::Backed => true,
         };
-        // A page could be filled: so no layout message was on its way.
-        self.vacated.clear();
-        if is_to_be_settled {
-            self.settle(page, age);
-        }
+        self.note(page, age, is_to_be_settled);
     }
 
     /// The same when the page was there before we came with ours.
     pub(crate) fn note_present(&mut self, page: PageIndex, kind: FaultKind) {
-        let has_left = matches!(self.place(page), Place::Resident | Place::Leaving(_));
-        if !has_left {
+        if matches!(self.place(page), Place::Resident | Place::Leaving(_)) {
+            self.note(page, Age::TOUCHED, false);
+        } else {
             self.note_filled(page, kind, Age::TOUCHED);
+        }
+    }
+
+    fn note(&mut self, page: PageIndex, age: Age, is_to_be_settled: bool) {
+        if is_to_be_settled {
+            self.settle(page, age);
+        } else {
+            // Settling knows the same: the kernel looked at the page, so no layout message was on its way.
+            self.vacated.clear();
         }
     }
 

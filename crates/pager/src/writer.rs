@@ -53,8 +53,13 @@ impl Desk {
         None
     }
 
-    /// In a forked child: the parent's writer did not come along.
-    pub(crate) fn clear(&self) {
+    /// In a forked child: the parent's writer did not come along, even if it was just looking at the desk.
+    ///
+    /// # Safety
+    /// No thread of this process uses the desk.
+    pub(crate) unsafe fn clear(&self) {
+        // SAFETY: the caller's promise. There is no job in it: the state is frozen only while the desk is not busy.
+        unsafe { self.job.reset() };
         self.state.store(ABSENT, Ordering::Release);
     }
 }

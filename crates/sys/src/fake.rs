@@ -650,6 +650,7 @@ impl Kernel for FakeKernel {
         self.begin(Call::Wake);
         self.memory.borrow_mut().wake(range);
     }
+
     fn frame(&self, frame: FrameIndex) -> *const PageBytes {
         let state = self.memory.borrow().frames[frame.0 as usize];
         assert!(state != Frame::Empty, "{frame:?} is read while empty: on Linux this would hang");

@@ -1,15 +1,30 @@
 //! What the schedules have found, and what they leave out, one test each.
 
+use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::Call;
 use sys::kernel::PageRange;
 
 use super::content::Content;
 use super::program::{FIRST, Mix};
-use super::world::{Setup, World};
+use super::world::{Setup, TestPager, World};
+use crate::eviction::{Evicted, Worker};
 
 fn range(start: u64, count: u64) -> PageRange {
     PageRange::new(PageIndex(FIRST + start), PageCount(count))
+}
+
+/// Moves pages out until this one is in a frame.
+fn leave(pager: &TestPager, page: PageIndex) {
+    for _ in 0..2000 {
+        if matches!(pager.lock().cache.place(page), Place::Leaving(_)) {
+            return;
+        }
+        if Worker::evict(pager) == Evicted::NoFrames {
+            Worker::patient().encode(pager);
+        }
+    }
+    panic!("the page does not leave");
 }
 
 /// Mapped, registered, written.
@@ -76,19 +91,10 @@ fn the_grown_end_of_a_mapping_survives_its_scan() {
 fn a_page_that_leaves_before_its_second_fault_is_noted() {
     let mut world = world(400, Setup::plain(6), Content::Text);
     let page = PageIndex(FIRST + 7);
-    let leave = move |pager: &super::world::TestPager| {
-        for _ in 0..2000 {
-            if matches!(pager.lock().cache.place(page), cache::Place::Leaving(_)) {
-                return;
-            }
-            crate::eviction::Worker::evict(pager);
-        }
-        panic!("the page does not leave");
-    };
-    while world.pager.lock().cache.place(page) == cache::Place::Resident {
+    while world.pager.lock().cache.place(page) == Place::Resident {
         world.round();
-        crate::eviction::Worker::evict(&world.pager);
-        crate::eviction::Worker::patient().encode(&world.pager);
+        Worker::evict(&world.pager);
+        Worker::patient().encode(&world.pager);
     }
     for thread in 0..2 {
         world.program.borrow_mut().touch(&world.pager.kernel, thread, page, Some(Content::Text(70 + thread as u64)));
@@ -100,7 +106,60 @@ fn a_page_that_leaves_before_its_second_fault_is_noted() {
         if call == Call::Filled && fills == 1 {
             program.borrow_mut().drain(kernel);
         } else if call == Call::Filled && fills == 2 {
-            leave(&pager);
+            leave(&pager, page);
+        }
+    })));
+    world.server.borrow_mut().serve(&world.pager).unwrap();
+    world.pager.kernel.set_meanwhile(None);
+    world.finish().unwrap();
+}
+
+/// The new end of a mapping is registered, but no region yet. A fault there is served, and before that is noted a scan
+/// finds the page and it is moved out, with what the program has written.
+#[test]
+fn a_page_that_a_scan_finds_before_its_fault_is_noted() {
+    let mut world = world(200, Setup::plain(7), Content::Text);
+    let page = PageIndex(FIRST + 200);
+    world.pager.kernel.grow(page, PageCount(16));
+    let zero = super::program::Allowed { content: Content::Zero, or_zero: false };
+    world.program.borrow_mut().shadow.insert(page, zero);
+    world.program.borrow_mut().touch(&world.pager.kernel, 0, page, Some(Content::Text(71)));
+    let (pager, program) = (world.pager.clone(), world.program.clone());
+    let mut fills = 0;
+    world.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
+        fills += u64::from(call == Call::Filled);
+        if call == Call::Filled && fills == 1 {
+            program.borrow_mut().drain(kernel);
+            crate::scan::scan(&pager);
+            leave(&pager, page);
+        }
+    })));
+    world.server.borrow_mut().serve(&world.pager).unwrap();
+    world.pager.kernel.set_meanwhile(None);
+    world.finish().unwrap();
+}
+
+/// A fault copies a page out of its frame. Before it is filled the page, which no codec makes smaller, would go back by
+/// itself, be changed there and leave once more: then the copy is out of date.
+#[test]
+fn a_page_that_is_copied_out_of_its_frame_does_not_go_back() {
+    let mut world = world(300, Setup::plain(8), Content::Noise);
+    let page = PageIndex(FIRST + 7);
+    leave(&world.pager, page);
+    world.pager.kernel.fail(Call::MoveBack, sys::Errno::AGAIN);
+    world.program.borrow_mut().touch(&world.pager.kernel, 0, page, Some(Content::Noise(72)));
+    let (pager, program) = (world.pager.clone(), world.program.clone());
+    let mut fills = 0;
+    world.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
+        fills += u64::from(call == Call::Fill);
+        if call == Call::Fill && fills == 1 {
+            while matches!(pager.lock().cache.place(page), Place::Leaving(_)) {
+                Worker::patient().encode(&pager);
+            }
+            program.borrow_mut().drain(kernel);
+            if pager.lock().cache.place(page) == Place::Resident {
+                leave(&pager, page);
+            }
         }
     })));
     world.server.borrow_mut().serve(&world.pager).unwrap();
