@@ -1,7 +1,8 @@
-//! Auto: fold, and LZ4 where fold gains too little.
+//! Auto: fold, and LZ4 where it has been seen to gain enough over fold.
 //!
-//! A word codec does nothing for text, and an LZ codec takes ten times as long for heaps. The first byte of an encoding
-//! says which of the two made the rest.
+//! A word codec does nothing for text, and an LZ codec takes five times as long for heaps. How long a folded page is tells
+//! much about what it holds, so what LZ4 would have gained is learnt for each length, from a sample of the pages. The
+//! first byte of an encoding says which of the two made the rest.
 
 use page::{PAGE_BYTES, PageBytes};
 
@@ -9,12 +10,52 @@ use crate::{Codec, Corrupt, Fold, Lz4, Scratch};
 
 const FOLD: u8 = 0;
 const LZ4: u8 = 1;
-/// A folded page this long, 60 % of a page, is tried with LZ4 too: on the pages of real programs LZ4 wins seldom below.
-const GOOD_BYTES: usize = PAGE_BYTES * 6 / 10;
 
-/// The default codec.
+/// Lengths of folded pages that are learnt about together.
+const STEP_BYTES: usize = 256;
+/// One more than the longest that is of use: pages that do not fold.
+const STEPS: usize = PAGE_BYTES / STEP_BYTES + 1;
+/// LZ4 is worth its time where it gains this much, 3 % of a page: pages so much shorter let more of a program be
+/// resident, and a fault costs more than either codec.
+const WORTH_BYTES: i32 = 128;
+/// Of the pages where LZ4 is not worth it, one in so many is tried all the same.
+const SAMPLE: u8 = 16;
+/// How much a page weighs against those seen before, as a divisor.
+const MEMORY: i32 = 8;
+
+/// The codec for programs of which nothing is known.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Auto;
+
+/// What LZ4 gains over fold, by the length of the folded page.
+#[derive(Clone, Debug)]
+pub(crate) struct Gains {
+    /// Mean of what was gained in those that were tried, in bytes.
+    bytes: [i32; STEPS],
+    /// Pages until one is tried.
+    until_tried: [u8; STEPS],
+}
+
+impl Gains {
+    pub(crate) const NONE: Self = Self { bytes: [WORTH_BYTES; STEPS], until_tried: [0; STEPS] };
+
+    /// Whether to try LZ4 on a page that folds to `folded` bytes.
+    fn wants_lz4(&mut self, folded: usize) -> bool {
+        let step = folded / STEP_BYTES;
+        if self.bytes[step] >= WORTH_BYTES {
+            return true;
+        }
+        self.until_tried[step] = self.until_tried[step].checked_sub(1).unwrap_or(SAMPLE - 1);
+        self.until_tried[step] == 0
+    }
+
+    /// LZ4 has made `matched` bytes of such a page.
+    fn learn(&mut self, folded: usize, matched: usize) {
+        let mean = &mut self.bytes[folded / STEP_BYTES];
+        let gained = folded.saturating_sub(matched) as i32;
+        *mean += (gained - *mean) / MEMORY;
+    }
+}
 
 impl Codec for Auto {
     fn name(&self) -> &'static str {
@@ -22,18 +63,18 @@ impl Codec for Auto {
     }
 
     fn encode(&self, page: &PageBytes, scratch: &mut Scratch, out: &mut [u8]) -> Option<usize> {
-        let Scratch { table, out: lz4, fold } = scratch;
-        let folded: &[u8] = if Fold::is_fast() { Fold.encode_into(page, fold) } else { &[] };
-        let is_folded = (1..GOOD_BYTES).contains(&folded.len());
-        let matched: &[u8] = if is_folded { &[] } else { Lz4.encode_into(page, table, lz4) };
-        let (kind, best) =
-            if is_folded || (1..matched.len()).contains(&folded.len()) { (FOLD, folded) } else { (LZ4, matched) };
-        if 1 + best.len() >= out.len() {
-            return None;
+        let Scratch { table, out: lz4, fold, gains } = scratch;
+        if !Fold::is_fast() {
+            return put(LZ4, Lz4.encode_into(page, table, lz4), out);
         }
-        out[0] = kind;
-        out[1..=best.len()].copy_from_slice(best);
-        Some(1 + best.len())
+        let folded = Fold.encode_into(page, fold);
+        let length = folded.len().min(PAGE_BYTES);
+        if !gains.wants_lz4(length) {
+            return put(FOLD, folded, out);
+        }
+        let matched = Lz4.encode_into(page, table, lz4);
+        gains.learn(length, matched.len());
+        if matched.len() < length { put(LZ4, matched, out) } else { put(FOLD, folded, out) }
     }
 
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
@@ -42,5 +83,57 @@ impl Codec for Auto {
             Some((&LZ4, rest)) => Lz4.decode(rest, page),
             _ => Err(Corrupt),
         }
+    }
+}
+
+/// Writes the kind and the encoding; `None` if they do not fit.
+fn put(kind: u8, encoding: &[u8], out: &mut [u8]) -> Option<usize> {
+    if 1 + encoding.len() >= out.len() {
+        return None;
+    }
+    out[0] = kind;
+    out[1..=encoding.len()].copy_from_slice(encoding);
+    Some(1 + encoding.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_lz4_gains_it_is_tried_always_and_elsewhere_now_and_then() {
+        let mut gains = Gains::NONE;
+        let mut tried = [0; 2];
+        for _ in 0..1600 {
+            // Text, of which LZ4 makes half, and heap, of which it makes as much as fold.
+            for (tried, (folded, matched)) in tried.iter_mut().zip([(3500, 2000), (1000, 1000)]) {
+                if gains.wants_lz4(folded) {
+                    *tried += 1;
+                    gains.learn(folded, matched);
+                }
+            }
+        }
+        assert_eq!(tried[0], 1600);
+        assert!((100..=110).contains(&tried[1]), "{}", tried[1]);
+    }
+
+    #[test]
+    fn what_changes_is_learnt_anew() {
+        let mut gains = Gains::NONE;
+        let mut learn = |gained: usize, pages: usize| {
+            (0..pages)
+                .filter(|_| {
+                    let tries = gains.wants_lz4(1000);
+                    if tries {
+                        gains.learn(1000, 1000 - gained);
+                    }
+                    tries
+                })
+                .count()
+        };
+        learn(0, 100);
+        assert!(learn(0, 160) <= 10);
+        learn(400, 200);
+        assert_eq!(learn(400, 160), 160);
     }
 }

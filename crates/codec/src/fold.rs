@@ -19,13 +19,17 @@ mod scalar;
 const WORDS: usize = PAGE_BYTES / 8;
 /// Words that are encoded together.
 const GROUP: usize = 8;
-/// Choices of a word: zero, and the words that come this far before its group, less one.
+/// Choices of a word: zero, none, and the words that come this far before its group, less two.
 const WINDOW: usize = 32;
+/// The choice of a word that is told in full: it shares at most one byte with any other choice.
+const WHOLE: usize = 1;
 /// Bits that say which.
 const INDEX_BITS: usize = 5;
-/// Words and bytes of difference, as 16-bit numbers.
-const HEADER_BYTES: usize = 4;
-/// A bit for each word of the page: whether it is not zero.
+/// Listed words and masks, as 16-bit numbers, and a bit for each byte of the bitmap: whether it is not zero.
+const HEADER_BYTES: usize = 12;
+/// In the first number of the header: words that are not listed repeat the word before them.
+const REPEATS: u16 = 1 << 15;
+/// A bit for each word of the page: whether it is listed.
 const BITMAP_BYTES: usize = WORDS / 8;
 /// The most that a page can take: every word differs from its predictor in every byte.
 const ENCODING_BYTES_MAX: usize = HEADER_BYTES + BITMAP_BYTES + WORDS / GROUP * (1 + INDEX_BITS) + WORDS + PAGE_BYTES;
@@ -39,7 +43,7 @@ pub struct Fold;
 /// Working memory of the encoder, about 28 KiB.
 #[repr(C, align(64))]
 pub(crate) struct Workspace {
-    /// The words that are not zero, behind as many zeros as the window reaches back.
+    /// The listed words, behind as many zeros as the window reaches back.
     words: [u64; WINDOW + WORDS + GROUP],
     /// For each word of a group and each choice, the bytes that are equal: a group's eight bytes for one choice together.
     equal: [u64; WINDOW * WORDS / GROUP],
@@ -58,33 +62,76 @@ impl Workspace {
     };
 
     /// Writes the header, puts masks and literals behind the other areas, and returns the encoding's length.
-    fn finish(&mut self, words: usize, masks: usize, literals: usize) -> usize {
-        self.out[..2].copy_from_slice(&(words as u16).to_le_bytes());
-        self.out[2..HEADER_BYTES].copy_from_slice(&(masks as u16).to_le_bytes());
-        let at = masks_at(words);
+    fn finish(&mut self, list: List, masks: usize, literals: usize) -> usize {
+        self.out[..2].copy_from_slice(&(list.words as u16 | list.unlisted.flag()).to_le_bytes());
+        self.out[2..4].copy_from_slice(&(masks as u16).to_le_bytes());
+        self.out[4..HEADER_BYTES].copy_from_slice(&list.bitmap_bytes.to_le_bytes());
+        let at = list.masks_at();
         self.out[at..at + masks].copy_from_slice(&self.masks[..masks]);
         self.out[at + masks..at + masks + literals].copy_from_slice(&self.literals[..literals]);
         at + masks + literals
     }
 }
 
-/// Where the masks begin: behind header, bitmap, a byte and the indices of each group.
-const fn masks_at(words: usize) -> usize {
-    HEADER_BYTES + BITMAP_BYTES + words.div_ceil(GROUP) * (1 + INDEX_BITS)
+/// What the words are that a page does not list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unlisted {
+    Zeros,
+    /// The same as the word before, which for the first word is zero.
+    Repeats,
+}
+
+impl Unlisted {
+    /// The rule that lists fewer words; of equals zeros, which are decoded faster.
+    fn shorter(not_zero: usize, not_repeated: usize) -> Self {
+        if not_repeated < not_zero { Self::Repeats } else { Self::Zeros }
+    }
+
+    fn flag(self) -> u16 {
+        if self == Self::Repeats { REPEATS } else { 0 }
+    }
+}
+
+/// Which words of a page are listed, as the header has it.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    unlisted: Unlisted,
+    words: usize,
+    /// A bit for each byte of the bitmap: whether it is not zero.
+    bitmap_bytes: u64,
+}
+
+impl List {
+    fn groups(self) -> usize {
+        self.words.div_ceil(GROUP)
+    }
+
+    fn differs_at(self) -> usize {
+        HEADER_BYTES + self.bitmap_bytes.count_ones() as usize
+    }
+
+    fn indices_at(self) -> usize {
+        self.differs_at() + self.groups()
+    }
+
+    fn masks_at(self) -> usize {
+        self.indices_at() + self.groups() * INDEX_BITS
+    }
 }
 
 /// The areas of an encoding. That they are as long as they say of each other is checked, so no decoder needs to look
-/// again.
+/// again, but at the end of the literals.
 struct Areas<'a> {
-    /// A bit for each word of the page: whether it is not zero.
-    bitmap: &'a [u8; BITMAP_BYTES],
-    /// A bit for each word that is not zero: whether it differs from its predictor.
+    list: List,
+    /// A bit for each word of the page: whether it is listed. Only the bytes that `list` names.
+    bitmap: &'a [u8],
+    /// A bit for each listed word: whether it differs from its predictor in some bytes.
     differs: &'a [u8],
     /// Five bytes for each group: its words' choices.
     indices: &'a [u8],
     /// A byte for each word that differs: which bytes do.
     masks: &'a [u8],
-    /// These bytes.
+    /// These bytes, and those of the words that are told in full. How many they are only the choices say.
     literals: &'a [u8],
 }
 
@@ -92,18 +139,21 @@ impl<'a> Areas<'a> {
     #[inline]
     fn parse(encoding: &'a [u8]) -> Result<Self, Corrupt> {
         let (header, rest) = encoding.split_first_chunk::<HEADER_BYTES>().ok_or(Corrupt)?;
-        let words = usize::from(u16::from_le_bytes([header[0], header[1]]));
-        let masks = usize::from(u16::from_le_bytes([header[2], header[3]]));
+        let &[words_low, words_high, masks_low, masks_high, ref bitmap_bytes @ ..] = header;
+        let words = u16::from_le_bytes([words_low, words_high]);
+        let unlisted = if words & REPEATS == 0 { Unlisted::Zeros } else { Unlisted::Repeats };
+        let words = usize::from(words & !REPEATS);
+        let masks = usize::from(u16::from_le_bytes([masks_low, masks_high]));
         if words > WORDS {
             return Err(Corrupt);
         }
-        let groups = words.div_ceil(GROUP);
-        let (bitmap, rest) = rest.split_first_chunk::<BITMAP_BYTES>().ok_or(Corrupt)?;
-        let (differs, rest) = rest.split_at_checked(groups).ok_or(Corrupt)?;
-        let (indices, rest) = rest.split_at_checked(groups * INDEX_BITS).ok_or(Corrupt)?;
+        let list = List { unlisted, words, bitmap_bytes: u64::from_le_bytes(*bitmap_bytes) };
+        let (bitmap, rest) = rest.split_at_checked(list.bitmap_bytes.count_ones() as usize).ok_or(Corrupt)?;
+        let (differs, rest) = rest.split_at_checked(list.groups()).ok_or(Corrupt)?;
+        let (indices, rest) = rest.split_at_checked(list.groups() * INDEX_BITS).ok_or(Corrupt)?;
         let (masks, literals) = rest.split_at_checked(masks).ok_or(Corrupt)?;
-        let agree = ones(bitmap) == words && ones(differs) == masks.len() && ones(masks) == literals.len();
-        if agree { Ok(Self { bitmap, differs, indices, masks, literals }) } else { Err(Corrupt) }
+        let agree = ones(bitmap) == words && ones(differs) == masks.len();
+        if agree { Ok(Self { list, bitmap, differs, indices, masks, literals }) } else { Err(Corrupt) }
     }
 }
 
@@ -157,8 +207,7 @@ impl Codec for Fold {
             // SAFETY: the processor has what it needs.
             return unsafe { avx512::decode(encoding, page) };
         }
-        scalar::decode(&Areas::parse(encoding)?, page);
-        Ok(())
+        scalar::decode(&Areas::parse(encoding)?, page)
     }
 }
 
@@ -186,6 +235,12 @@ mod tests {
                 let change = if draw() % 4 == 0 { draw() & draw() & 0xff00_ff00_ffff } else { 0 };
                 *word = if draw() % 5 == 0 { 0 } else { base ^ change }.to_le_bytes();
             }
+            // Half of the pages have runs of a word.
+            for at in 1..WORDS {
+                if seed % 2 == 1 && draw() % 8 < seed % 8 {
+                    page.0.copy_within((at - 1) * 8..at * 8, at * 8);
+                }
+            }
             page
         });
         real.chain(drawn)
@@ -195,22 +250,31 @@ mod tests {
     fn the_example_of_the_format_document() {
         let mut page = PageBytes::ZERO;
         page.0[..8].copy_from_slice(&0x7f00_1122_3344_5566_u64.to_le_bytes());
-        page.0[128..136].copy_from_slice(&0x7f00_1122_3344_5577_u64.to_le_bytes());
+        page.0[128..136].copy_from_slice(&0x7f00_0022_3344_5577_u64.to_le_bytes());
         let mut workspace = Box::new(Workspace::EMPTY);
         let length = scalar::encode(&page, &mut workspace);
-        let mut expected = std::vec![2, 0, 2, 0];
-        let mut bitmap = [0; BITMAP_BYTES];
-        bitmap[0] = 1;
-        bitmap[2] = 1;
-        expected.extend(bitmap);
-        // Both words differ from zero, the others of the group are zero. Without a word before its group each takes the
-        // nearest choice, which is zero as well.
-        expected.extend([0b11, 0xff, 0xff, 0xff, 0xff, 0xff]);
-        // One byte of each word is zero, and equal.
-        expected.extend([0b1011_1111, 0b1011_1111]);
-        expected.extend([0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x7f]);
-        expected.extend([0x77, 0x55, 0x44, 0x33, 0x22, 0x11, 0x7f]);
+        let mut expected = std::vec![2, 0, 1, 0, 0b101, 0, 0, 0, 0, 0, 0, 0];
+        expected.extend([1, 1]);
+        // The second word differs from zero in six bytes, the first in seven, which makes it whole; the others of the
+        // group are zero. Without a word before the group all but the first take the nearest choice, which is zero too.
+        expected.extend([0b10, 0xe1, 0xff, 0xff, 0xff, 0xff]);
+        expected.extend([0b1001_1111]);
+        expected.extend([0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00, 0x7f]);
+        expected.extend([0x77, 0x55, 0x44, 0x33, 0x22, 0x7f]);
         assert_eq!(&workspace.out[..length], expected);
+    }
+
+    #[test]
+    fn a_word_in_a_run_is_listed_once() {
+        let mut page = PageBytes::ZERO;
+        for word in page.0.as_chunks_mut::<8>().0.iter_mut().skip(40) {
+            *word = 0x0123_4567_89ab_cdef_u64.to_le_bytes();
+        }
+        let mut workspace = Box::new(Workspace::EMPTY);
+        let length = scalar::encode(&page, &mut workspace);
+        // A header, a byte of the bitmap, a group of its own and eight literals.
+        assert_eq!(length, HEADER_BYTES + 1 + (1 + INDEX_BITS) + 8);
+        assert_eq!(workspace.out[..2], (1 | REPEATS).to_le_bytes());
     }
 
     #[test]
@@ -219,7 +283,7 @@ mod tests {
         for page in pages() {
             let length = scalar::encode(&page, &mut workspace);
             let mut decoded = PageBytes([0xee; PAGE_BYTES]);
-            scalar::decode(&Areas::parse(&workspace.out[..length]).unwrap(), &mut decoded);
+            scalar::decode(&Areas::parse(&workspace.out[..length]).unwrap(), &mut decoded).unwrap();
             assert!(decoded.0 == page.0);
         }
     }
@@ -261,7 +325,7 @@ mod tests {
                 let at = (number * 7919 + flip * 104_729) % length;
                 garbage[at] = garbage[at].rotate_left(1 + flip as u32 % 7);
                 let (mut plain, mut vector) = (PageBytes::ZERO, PageBytes::ZERO);
-                let areas = Areas::parse(&garbage).map(|areas| scalar::decode(&areas, &mut plain));
+                let areas = Areas::parse(&garbage).and_then(|areas| scalar::decode(&areas, &mut plain));
                 // SAFETY: the processor has what it needs.
                 assert_eq!(areas, unsafe { avx512::decode(&garbage, &mut vector) });
                 taken += u32::from(areas.is_ok());

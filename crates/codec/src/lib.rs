@@ -1,7 +1,7 @@
 //! Turns a page into an encoding and back.
 //!
-//! A [`Codec`] sees one page at a time and keeps nothing between pages, so that any encoding can be decoded alone, in
-//! any order, on any thread. The page it is given must be ours (a frame), not managed memory: the program could write
+//! A [`Codec`] sees one page at a time and keeps nothing between pages but what is worth trying, so that any encoding can
+//! be decoded alone, in any order, on any thread. The page it is given must be ours (a frame), not managed memory: the program could write
 //! to that meanwhile, and then the encoding would be of a page that never was.
 //!
 //! A page that is one word repeated needs no codec: see [`same_filled`](fn@same_filled).
@@ -50,6 +50,7 @@ pub struct Scratch {
     table: CompressTable,
     out: Box<[u8; ENCODING_BYTES_MAX]>,
     fold: Box<fold::Workspace>,
+    gains: auto::Gains,
 }
 
 impl Scratch {
@@ -60,6 +61,7 @@ impl Scratch {
             table: CompressTable::small(),
             out: Box::new([0; ENCODING_BYTES_MAX]),
             fold: Box::new(fold::Workspace::EMPTY),
+            gains: auto::Gains::NONE,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `fold` in vectors of 512 bits: eight words at once, no branch that depends on the page.
 //!
-//! The encoder goes over the page three times: it packs the words that are not zero, compares each group with each
+//! The encoder goes over the page four times: it finds the words to list, packs them, compares each group with each
 //! choice and stores which bytes are equal, then lets each word choose. Apart, because a load right behind a store of
 //! another width waits for it.
 
@@ -9,7 +9,10 @@ use core::arch::x86_64::*;
 
 use page::PageBytes;
 
-use super::{Areas, BITMAP_BYTES, GROUP, HEADER_BYTES, INDEX_BITS, VECTOR_BYTES, WINDOW, WORDS, Workspace};
+use super::{
+    Areas, BITMAP_BYTES, GROUP, HEADER_BYTES, INDEX_BITS, List, Unlisted, VECTOR_BYTES, WHOLE, WINDOW, WORDS,
+    Workspace, ones,
+};
 use crate::Corrupt;
 
 cpufeatures::new!(
@@ -40,6 +43,8 @@ static CHOICES: [u8; WINDOW * GROUP] = {
 };
 /// How far to shift packed indices for each word.
 static SHIFTS: [u64; GROUP] = [0, 5, 10, 15, 20, 25, 30, 35];
+/// The bits of each word and of those before it in its block.
+static UP_TO: [u64; GROUP] = [1, 3, 7, 15, 31, 63, 127, 255];
 
 /// Whether this processor can run what is here.
 #[inline]
@@ -50,18 +55,16 @@ pub(super) fn is_available() -> bool {
 /// Encodes into `workspace.out` and returns the length. Needs [`is_available`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
 pub(super) fn encode(page: &PageBytes, workspace: &mut Workspace) -> usize {
-    let count = pack(page, workspace);
-    let groups = count.div_ceil(GROUP);
-    compare(workspace, groups);
-    let differs = HEADER_BYTES + BITMAP_BYTES;
-    let indices = differs + groups;
+    let list = pack(page, workspace);
+    compare(workspace, list.groups());
+    let (differs, indices) = (list.differs_at(), list.indices_at());
     let (mut masks, mut literals) = (0, 0);
-    for group in 0..groups {
-        let (index_bytes, mask_bytes) = choose(part(&workspace.equal, group * WINDOW));
+    for group in 0..list.groups() {
+        let (index_bytes, mask_bytes, whole) = choose(part(&workspace.equal, group * WINDOW));
         // Eight bytes, of which the next group, or what is put behind, overwrites three.
         *part_mut(&mut workspace.out, indices + group * INDEX_BITS) = _pext_u64(index_bytes, INDICES).to_le_bytes();
         let bytes = _mm_cvtsi64_si128(mask_bytes as i64);
-        let different = _mm_test_epi8_mask(bytes, bytes) as u8;
+        let different = _mm_test_epi8_mask(bytes, bytes) as u8 & !whole;
         workspace.out[differs + group] = different;
         let packed = _pext_u64(mask_bytes, bytes_of(different));
         *part_mut(&mut workspace.masks, masks) = packed.to_le_bytes();
@@ -70,25 +73,44 @@ pub(super) fn encode(page: &PageBytes, workspace: &mut Workspace) -> usize {
         store(part_mut(&mut workspace.literals, literals), _mm512_maskz_compress_epi8(mask_bytes, words));
         literals += mask_bytes.count_ones() as usize;
     }
-    workspace.finish(count, masks, literals)
+    workspace.finish(list, masks, literals)
 }
 
-/// Writes the bitmap, and the words that are not zero one behind the other. Returns how many they are.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt")]
+/// Writes the bitmap, and the listed words one behind the other.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
 #[inline]
-fn pack(page: &PageBytes, workspace: &mut Workspace) -> usize {
+fn pack(page: &PageBytes, workspace: &mut Workspace) -> List {
+    let (unlisted, bitmap) = choose_list(page);
+    let bits = load_bytes(&bitmap);
+    let bitmap_bytes = _mm512_test_epi8_mask(bits, bits);
+    store(part_mut(&mut workspace.out, HEADER_BYTES), _mm512_maskz_compress_epi8(bitmap_bytes, bits));
     workspace.words[..WINDOW].fill(0);
-    let mut count = 0;
-    for (block, bytes) in page.0.as_chunks::<64>().0.iter().enumerate() {
-        let words = load_bytes(bytes);
-        let present = _mm512_test_epi64_mask(words, words);
-        workspace.out[HEADER_BYTES + block] = present;
-        let packed = _mm512_maskz_compress_epi64(present, words);
-        store_words(part_mut(&mut workspace.words, WINDOW + count), packed);
-        count += present.count_ones() as usize;
+    let mut words = 0;
+    for (bytes, listed) in page.0.as_chunks::<VECTOR_BYTES>().0.iter().zip(bitmap) {
+        let packed = _mm512_maskz_compress_epi64(listed, load_bytes(bytes));
+        store_words(part_mut(&mut workspace.words, WINDOW + words), packed);
+        words += listed.count_ones() as usize;
     }
-    *part_mut(&mut workspace.words, WINDOW + count) = [0; GROUP];
-    count
+    *part_mut(&mut workspace.words, WINDOW + words) = [0; GROUP];
+    List { unlisted, words, bitmap_bytes }
+}
+
+/// What is not listed, and a bit for each word that is.
+#[target_feature(enable = "avx512f,popcnt")]
+#[inline]
+fn choose_list(page: &PageBytes) -> (Unlisted, [u8; BITMAP_BYTES]) {
+    let (mut not_zero, mut not_repeated) = ([0; BITMAP_BYTES], [0; BITMAP_BYTES]);
+    let mut last = _mm512_setzero_si512();
+    for (block, bytes) in page.0.as_chunks().0.iter().enumerate() {
+        let words = load_bytes(bytes);
+        not_zero[block] = _mm512_test_epi64_mask(words, words);
+        not_repeated[block] = _mm512_cmpneq_epi64_mask(words, _mm512_alignr_epi64::<7>(words, last));
+        last = words;
+    }
+    match Unlisted::shorter(ones(&not_zero), ones(&not_repeated)) {
+        Unlisted::Zeros => (Unlisted::Zeros, not_zero),
+        Unlisted::Repeats => (Unlisted::Repeats, not_repeated),
+    }
 }
 
 /// For each group and each choice, which bytes are equal.
@@ -100,18 +122,19 @@ fn compare(workspace: &mut Workspace, groups: usize) {
         let words = load(part(&workspace.words, WINDOW + group * GROUP));
         let equal: &mut [u64; WINDOW] = part_mut(&mut workspace.equal, group * WINDOW);
         equal[0] = _mm512_testn_epi8_mask(words, words);
-        for choice in 1..WINDOW {
+        equal[WHOLE] = 0;
+        for choice in WHOLE + 1..WINDOW {
             equal[choice] = _mm512_cmpeq_epi8_mask(words, _mm512_set1_epi64(window[choice] as i64));
         }
     }
 }
 
-/// The choices of a group, a byte each, and the bytes that differ then.
+/// The choices of a group, a byte each, the bytes that differ then, and which words are told in full.
 ///
 /// A choice is worth its equal bytes, above its number; one equal byte is worth as little as none.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512bitalg")]
 #[inline]
-fn choose(equal: &[u64; WINDOW]) -> (u64, u64) {
+fn choose(equal: &[u64; WINDOW]) -> (u64, u64, u8) {
     let equal = [load(part(equal, 0)), load(part(equal, 8)), load(part(equal, 16)), load(part(equal, 24))];
     let worth = |quarter: usize| {
         let shared = _mm512_subs_epu8(_mm512_popcnt_epi8(equal[quarter]), _mm512_set1_epi8(1));
@@ -121,7 +144,10 @@ fn choose(equal: &[u64; WINDOW]) -> (u64, u64) {
     let best = _mm256_max_epu8(_mm512_castsi512_si256(best), _mm512_extracti64x4_epi64::<1>(best));
     let best = _mm_max_epu8(_mm256_castsi256_si128(best), _mm256_extracti128_si256::<1>(best));
     let best = _mm_max_epu8(best, _mm_srli_si128::<8>(best));
+    // Not worth anything: below all numbers that have a worth above theirs.
+    let whole = _mm_cmplt_epu8_mask(best, _mm_set1_epi8(WINDOW as i8)) as u8;
     let index = _mm_and_si128(best, _mm_set1_epi8(WINDOW as i8 - 1));
+    let index = _mm_mask_mov_epi8(index, u16::from(whole), _mm_set1_epi8(WHOLE as i8));
     // Byte `lane` of word `index`: 256 bytes, of which an instruction reaches 128. The highest bit says which half.
     let lanes = _mm_cvtsi64_si128(0x0706_0504_0302_0100);
     let at = _mm_or_si128(_mm_slli_epi16::<3>(index), lanes);
@@ -129,40 +155,66 @@ fn choose(equal: &[u64; WINDOW]) -> (u64, u64) {
     let low = _mm512_castsi512_si128(_mm512_permutex2var_epi8(equal[0], wide, equal[1]));
     let high = _mm512_castsi512_si128(_mm512_permutex2var_epi8(equal[2], wide, equal[3]));
     let chosen = _mm_blendv_epi8(low, high, at);
-    (_mm_cvtsi128_si64(index) as u64, !(_mm_cvtsi128_si64(chosen) as u64))
+    (_mm_cvtsi128_si64(index) as u64, !(_mm_cvtsi128_si64(chosen) as u64), whole)
 }
 
 /// Decodes; see [`crate::Codec::decode`]. Needs [`is_available`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
 pub(super) fn decode(encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
     let areas = Areas::parse(encoding)?;
-    // Behind the last group there is room for the last block's load.
-    let mut words = [0_u64; WORDS + GROUP];
+    // Before the first word is the zero that it may repeat, behind the last group there is room for the last loads.
+    let mut words = [0_u64; 1 + WORDS + 2 * GROUP];
     // The last four groups, the newest first: choices 1 to 31, and zero in place of the farthest.
     let mut last = [_mm512_setzero_si512(); 4];
     let (mut masks, mut literals) = (areas.masks, areas.literals);
     for (group, &different) in areas.differs.iter().enumerate() {
-        let mask = _pdep_u64(first_eight(masks), bytes_of(different));
+        let packed = _mm512_set1_epi64(first_eight(&areas.indices[group * INDEX_BITS..]) as i64);
+        let indices = _mm512_and_si512(_mm512_srlv_epi64(packed, load(&SHIFTS)), _mm512_set1_epi64(31));
+        let whole = _mm512_cmpeq_epi64_mask(indices, _mm512_set1_epi64(WHOLE as i64));
+        let mask = _pdep_u64(first_eight(masks), bytes_of(different)) | bytes_of(whole);
         masks = &masks[different.count_ones() as usize..];
-        let (mine, others) = literals.split_at(mask.count_ones() as usize);
+        let (mine, others) = literals.split_at_checked(mask.count_ones() as usize).ok_or(Corrupt)?;
         // SAFETY: reads one byte for each bit of the mask, which is as many as were split off.
         let literal = unsafe { _mm512_maskz_expandloadu_epi8(mask, mine.as_ptr().cast()) };
         literals = others;
-        let packed = _mm512_set1_epi64(first_eight(&areas.indices[group * INDEX_BITS..]) as i64);
-        let indices = _mm512_srlv_epi64(packed, load(&SHIFTS));
         let far = _mm512_permutex2var_epi64(_mm512_maskz_mov_epi64(0xfe, last[3]), indices, last[2]);
         let near = _mm512_permutex2var_epi64(last[1], indices, last[0]);
         let is_near = _mm512_test_epi64_mask(indices, _mm512_set1_epi64(16));
         let new = _mm512_mask_mov_epi8(_mm512_mask_mov_epi64(far, is_near, near), mask, literal);
         last = [new, last[0], last[1], last[2]];
-        store_words(part_mut(&mut words, group * GROUP), new);
+        store_words(part_mut(&mut words, 1 + group * GROUP), new);
     }
-    let mut next = 0;
-    for (bytes, &present) in page.0.as_chunks_mut().0.iter_mut().zip(areas.bitmap) {
-        store(bytes, _mm512_maskz_expand_epi64(present, load(part(&words, next))));
-        next += present.count_ones() as usize;
+    if !literals.is_empty() {
+        return Err(Corrupt);
     }
+    unpack(&areas, &words, page);
     Ok(())
+}
+
+/// Puts the listed words in their places, and between them what is not listed.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,avx512bitalg,popcnt")]
+#[inline]
+fn unpack(areas: &Areas<'_>, words: &[u64; 1 + WORDS + 2 * GROUP], page: &mut PageBytes) {
+    let mut bitmap = [0; BITMAP_BYTES];
+    // SAFETY: reads one byte for each bit of the mask, which is as many as the area has.
+    let bits = unsafe { _mm512_maskz_expandloadu_epi8(areas.list.bitmap_bytes, areas.bitmap.as_ptr().cast()) };
+    store(&mut bitmap, bits);
+    let mut next = 1;
+    let blocks = page.0.as_chunks_mut().0.iter_mut().zip(bitmap);
+    if areas.list.unlisted == Unlisted::Zeros {
+        for (bytes, listed) in blocks {
+            store(bytes, _mm512_maskz_expand_epi64(listed, load(part(words, next))));
+            next += listed.count_ones() as usize;
+        }
+        return;
+    }
+    for (bytes, listed) in blocks {
+        // As many words as are listed up to here, counted from the last of the blocks before.
+        let up_to = _mm512_and_si512(_mm512_set1_epi64(i64::from(listed)), load(&UP_TO));
+        let (near, far) = (load(part(words, next - 1)), load(part(words, next + GROUP - 1)));
+        store(bytes, _mm512_permutex2var_epi64(near, _mm512_popcnt_epi16(up_to), far));
+        next += listed.count_ones() as usize;
+    }
 }
 
 /// The bytes of a number whose bits are set in `bits`, all ones.
