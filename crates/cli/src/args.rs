@@ -85,7 +85,7 @@ pub(crate) struct RunArgs {
     pub(crate) swap_size: Option<ByteCount>,
 
     /// How cold pages are encoded
-    #[arg(long, value_enum, value_name = "NAME", env = "PLEAT_CODEC", hide_env_values = true, default_value = "lz4")]
+    #[arg(long, value_enum, value_name = "NAME", env = "PLEAT_CODEC", hide_env_values = true, default_value = "auto")]
     pub(crate) codec: CodecName,
 
     /// What to do when the budget cannot be met: go on above it with a warning, or stop with status 137
@@ -119,7 +119,7 @@ pub(crate) enum CodecName {
     Lz4,
     /// Words of 64 bits: five times as fast with AVX-512, for heaps of pointers and numbers; slow without
     Fold,
-    /// `fold`, and `lz4` for pages that it does not make much smaller
+    /// `fold`, and `lz4` for pages that it makes smaller still
     Auto,
 }
 

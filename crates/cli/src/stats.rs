@@ -127,7 +127,7 @@ mod tests {
             command: vec!["job".into(), "-x".into()],
             budget: ByteCount(64 << 20),
             threshold: ByteCount(48 << 20),
-            codec: "lz4",
+            codec: "auto",
             swap_max: ByteCount::ZERO,
         }
     }

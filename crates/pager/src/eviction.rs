@@ -92,7 +92,11 @@ impl Worker {
 
     /// Moves one run of pages out of the program.
     pub(crate) fn evict<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Evicted {
-        let mut state = pager.lock();
+        Self::evict_held(pager, &mut pager.lock())
+    }
+
+    /// The same by someone who holds the lock.
+    pub(crate) fn evict_held<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>) -> Evicted {
         if state.frozen {
             return Evicted::Frozen;
         }
@@ -100,7 +104,7 @@ impl Worker {
         if room.count == 0 {
             return Evicted::NoFrames;
         }
-        let State { cache, hand, .. } = &mut *state;
+        let State { cache, hand, .. } = state;
         if cache.census().resident == PageCount::ZERO {
             return Evicted::Nothing;
         }
@@ -108,7 +112,7 @@ impl Worker {
             return Evicted::Aged;
         };
         let count = count.min(state.regions.run(page, count).max(PageCount(1)));
-        move_out(pager, &mut state, page, count, room.first)
+        move_out(pager, state, page, count, room.first)
     }
 
     /// Encodes the oldest frames, publishes the encodings and gives the frames back.
@@ -226,6 +230,7 @@ fn move_out<K: Kernel, S: Store>(
         state.cache.leave(page + PageCount(step), FrameIndex(first.0 + step as u32));
     }
     state.ring.filled(page, moved.done);
+    state.moves.note_run(moved.done);
     pager.entry.add(Counter::Reclaimed, moved.done.0);
     let stopped = PageRange::new(page + moved.done, PageCount(1));
     match moved.error {

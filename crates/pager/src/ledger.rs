@@ -79,6 +79,8 @@ numbers! {
     Counter {
         /// Pages moved out of the program.
         Reclaimed = "pages_reclaimed",
+        /// Of these, pages that the fault handler moved while the reclaimer slept.
+        Stocked = "pages_stocked",
         /// Pages that could not be moved: pinned, locked, or shared after fork.
         Unmovable = "pages_unmovable",
         /// Pages brought back before anybody asked, beside one that was asked for.

@@ -21,6 +21,7 @@ mod ring;
 mod scan;
 mod server;
 mod state;
+mod stock;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -148,6 +148,12 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.resting.store(0, Ordering::SeqCst);
     }
 
+    /// Whether the reclaimer sleeps.
+    pub(crate) fn is_resting(&self) -> bool {
+        // Relaxed: who is wrong about it does the same at another cost.
+        self.resting.load(Ordering::Relaxed) == 1
+    }
+
     /// For [`Pager::rest`]: to be read before looking whether there is work.
     pub fn calls(&self) -> u32 {
         self.hurry.load(Ordering::Acquire)

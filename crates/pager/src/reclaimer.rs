@@ -17,6 +17,7 @@ use crate::account::Holdings;
 use crate::eviction::{Evicted, Worker, evict_shared};
 use crate::ledger::{Counter, Gauge};
 use crate::scan::{Scanned, scan};
+use crate::stock::{Mover, evict};
 
 /// The fastest that a program takes new memory: two cores filling zeroed pages, as measured (2 GB/s each).
 const GROWTH_BYTES_PER_MS: u64 = 4 << 20;
@@ -176,7 +177,11 @@ impl Reclaimer {
             return 0;
         }
         while !is_high(pager) && pager.kernel.now_ns() < until_ns {
-            let evicted = if self.ring_wants_pages(pager) { Worker::evict(pager) } else { Evicted::NoFrames };
+            let evicted = if self.ring_wants_pages(pager) {
+                evict(pager, &mut pager.lock(), Mover::Reclaimer)
+            } else {
+                Evicted::NoFrames
+            };
             let stalled = match evicted {
                 Evicted::Moved(_) | Evicted::Aged => false,
                 Evicted::Shared(range) => {
@@ -203,7 +208,7 @@ impl Reclaimer {
 
     fn ring_wants_pages<K: Kernel, S: Store>(&self, pager: &Pager<K, S>) -> bool {
         let state = pager.lock();
-        state.ring.waiting() * 4 < state.ring.capacity() * 3
+        if state.moves.are_stocked { state.ring.is_bare() } else { !state.ring.is_stocked() }
     }
 
     /// Moves encodings below while the pool is larger than it may be, or while nothing else makes room.

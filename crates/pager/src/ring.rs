@@ -83,6 +83,16 @@ impl Ring {
         self.tail - self.head
     }
 
+    /// Whether as many wait as should: the rest is room for what the server moves out when it finds none.
+    pub(crate) fn is_stocked(&self) -> bool {
+        self.waiting() * 4 >= self.capacity() * 3
+    }
+
+    /// Whether hardly any wait.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.waiting() * 8 < self.capacity()
+    }
+
     /// Frames there are.
     pub(crate) fn capacity(&self) -> u64 {
         self.frames.len() as u64

@@ -22,6 +22,7 @@ use crate::Pager;
 use crate::eviction::{Evicted, Worker};
 use crate::ledger::{Counter, FaultKind};
 use crate::state::State;
+use crate::stock::Stocker;
 
 /// Faults that wait here: what one reading brings, and what is read while a fault waits for a layout message.
 const QUEUE: usize = 4 * MESSAGES_MAX;
@@ -88,6 +89,7 @@ pub struct Server {
     read: ReadBuffer,
     streams: Streams,
     worker: Worker,
+    stocker: Stocker,
 }
 
 impl Default for Server {
@@ -111,6 +113,7 @@ impl Server {
             read: ReadBuffer::new(),
             streams: Streams::default(),
             worker: Worker::hasty(),
+            stocker: Stocker::default(),
         }
     }
 
@@ -228,6 +231,7 @@ impl Server {
         if !may_exceed && state.accounts.is_short(free) {
             return Gathered::NoRoom;
         }
+        self.stocker.stock(pager, &mut state, free);
         if !state.can_fill() {
             return Gathered::Deferred;
         }

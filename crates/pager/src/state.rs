@@ -15,6 +15,7 @@ use crate::journal::{Journal, Record, Traced};
 use crate::ledger::FaultKind;
 use crate::regions::Regions;
 use crate::ring::Ring;
+use crate::stock::Moves;
 
 /// Room kept in the journal for the faults of one batch.
 const JOURNAL_RESERVE: usize = 64;
@@ -26,6 +27,7 @@ pub(crate) struct State<S> {
     pub(crate) regions: Regions,
     pub(crate) ring: Ring,
     pub(crate) hand: Hand,
+    pub(crate) moves: Moves,
     pub(crate) accounts: Accounts,
     /// While the program forks nothing above may change; see [`Journal`].
     pub(crate) frozen: bool,
@@ -56,6 +58,7 @@ impl<S: Store> State<S> {
             accounts,
             regions: Regions::default(),
             hand: Hand::default(),
+            moves: Moves::default(),
             frozen: false,
             journal: Journal::new(),
             forked: VecDeque::new(),

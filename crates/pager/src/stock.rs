@@ -1,0 +1,130 @@
+//! Stocking the ring: the server moves scattered pages out by itself while the reclaimer rests.
+//!
+//! A page that moves is flushed from the translation caches of all processors that run the program. From the reclaimer's
+//! processor that interrupts the program for each run of pages, and the lock is held until it has answered. The server is
+//! on the program's processor and the program waits for it; while the reclaimer sleeps there is nobody to interrupt, and
+//! a move costs a third (docs/userfaultfd.md). So where pages go one by one the server keeps the ring stocked, a few at
+//! each fault, and the reclaimer does what takes time: encoding.
+
+use page::PageCount;
+use store::Store;
+use sys::kernel::Kernel;
+
+use crate::Pager;
+use crate::eviction::{Evicted, Worker};
+use crate::ledger::Counter;
+use crate::state::State;
+
+/// Pages moved at one fault: a fault waits so much longer, some twenty microseconds.
+const BURST: PageCount = PageCount(16);
+/// Looks for victims at one fault.
+const TRIES_MAX: usize = 4;
+/// Faults passed over after a burst that found nothing.
+const PAUSE: u32 = 64;
+/// Faults passed over where the reclaimer moves pages as cheaply: the program runs on several processors.
+const LONG_PAUSE: u32 = 1024;
+/// Runs shorter than this many pages, on average, are scattered.
+const SCATTERED: u64 = 3;
+/// What a page may count for: more means that the thread has lost its processor.
+const NS_MAX: u64 = 10_000;
+/// Weight of all runs and bursts seen before, as a divisor.
+const MEMORY: u64 = 16;
+
+/// Who moves pages out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mover {
+    Reclaimer,
+    Server,
+}
+
+/// What moving pages out has come to lately. Means are kept times [`MEMORY`], so that they can move by less than one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moves {
+    run_pages: u64,
+    /// Time a page when the reclaimer moves.
+    reclaimer_ns: u64,
+    /// Time a page when the server does.
+    server_ns: u64,
+    /// Whether the server keeps the ring stocked.
+    pub(crate) are_stocked: bool,
+}
+
+impl Moves {
+    /// A run has been moved, by whomever.
+    pub(crate) fn note_run(&mut self, pages: PageCount) {
+        self.run_pages += pages.0.max(1) - self.run_pages / MEMORY;
+    }
+
+    /// `mover` has moved a run in `ns` a page.
+    fn note_ns(&mut self, mover: Mover, ns: u64) {
+        let mean = match mover {
+            Mover::Reclaimer => &mut self.reclaimer_ns,
+            Mover::Server => &mut self.server_ns,
+        };
+        *mean += ns.min(NS_MAX) - *mean / MEMORY;
+    }
+
+    fn are_scattered(&self) -> bool {
+        self.run_pages < SCATTERED * MEMORY
+    }
+
+    /// Whether the server moves a page in less than three quarters of the reclaimer's time.
+    fn are_cheaper(&self) -> bool {
+        self.server_ns * 4 < self.reclaimer_ns * 3
+    }
+}
+
+/// Moves one run of pages out and notes what it costs from here.
+pub(crate) fn evict<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, mover: Mover) -> Evicted {
+    let begun = pager.kernel.now_ns();
+    let evicted = Worker::evict_held(pager, state);
+    if let Evicted::Moved(count) = evicted
+        && count > PageCount::ZERO
+    {
+        state.moves.note_ns(mover, (pager.kernel.now_ns() - begun) / count.0);
+    }
+    evicted
+}
+
+/// When the server stocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stocker {
+    /// Faults to pass over.
+    pause: u32,
+}
+
+impl Stocker {
+    /// Moves some pages out if that is the server's to do now. A fault is being served, and the lock is held.
+    pub(crate) fn stock<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut State<S>, free: i64) {
+        self.pause = self.pause.saturating_sub(1);
+        let is_wanted = free < state.accounts.marks.high.0 as i64 && !state.ring.is_stocked();
+        if self.pause > 0 || !is_wanted || !state.moves.are_scattered() || !pager.is_resting() {
+            return;
+        }
+        let moved = burst(pager, state);
+        if moved == PageCount::ZERO {
+            self.pause = PAUSE;
+            return;
+        }
+        pager.entry.add(Counter::Stocked, moved.0);
+        state.moves.are_stocked = state.moves.are_cheaper();
+        if !state.moves.are_stocked {
+            self.pause = LONG_PAUSE;
+        }
+    }
+}
+
+/// Pages moved.
+fn burst<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>) -> PageCount {
+    let mut moved = PageCount::ZERO;
+    let mut tries = 0;
+    while moved < BURST && tries < TRIES_MAX {
+        match evict(pager, state, Mover::Server) {
+            Evicted::Moved(count) if count > PageCount::ZERO => moved += count,
+            Evicted::Moved(_) | Evicted::Aged => tries += 1,
+            // For the reclaimer, or not for now.
+            Evicted::Shared(_) | Evicted::Changing | Evicted::NoFrames | Evicted::Nothing | Evicted::Frozen => break,
+        }
+    }
+    moved
+}
