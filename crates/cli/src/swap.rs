@@ -57,15 +57,21 @@ pub(crate) fn choose(wanted: Option<&Path>, size: Option<ByteCount>, budget: Byt
     Ok((bytes_max > ByteCount::ZERO).then_some(Swap { path, bytes_max }))
 }
 
-/// `$TMPDIR` or `/var/tmp`: the first that is on a disk and can be written.
+/// `$TMPDIR` or `/var/tmp`: the first that can be written and is on a disk, or else the first that can be written.
 pub(crate) fn default_directory() -> Option<PathBuf> {
     let chosen = std::env::var_os("TMPDIR").filter(|path| !path.is_empty());
-    let candidates = chosen.into_iter().map(PathBuf::from).chain([PathBuf::from("/var/tmp")]);
-    candidates.filter_map(|path| path.canonicalize().ok()).find(|path| !is_in_ram(path) && check(path).is_ok())
+    best(chosen.into_iter().map(PathBuf::from).chain([PathBuf::from("/var/tmp")]))
+}
+
+/// In RAM at last: what goes there is encoded at least, and [`Swap::warning`] says what it costs.
+fn best(candidates: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let usable = candidates.filter_map(|path| path.canonicalize().ok()).filter(|path| check(path).is_ok());
+    // Of equals the first.
+    usable.min_by_key(|path| is_in_ram(path))
 }
 
 /// Whether files there are kept in memory, so that pages moved there would stay in it.
-fn is_in_ram(path: &Path) -> bool {
+pub(crate) fn is_in_ram(path: &Path) -> bool {
     // include/uapi/linux/magic.h; nix has no name for it.
     const RAMFS_MAGIC: statfs::FsType = FsType(0x8584_58f6);
     let Some(path) = existing(path) else { return false };
@@ -180,6 +186,20 @@ mod tests {
         }
         assert_eq!(wanted(directory).warning(), None);
         assert_eq!(wanted(&directory.join("no-such-file")).warning(), None);
+    }
+
+    #[test]
+    fn a_directory_on_a_disk_is_preferred() {
+        let on_disk = Path::new(env!("CARGO_MANIFEST_DIR"));
+        if !is_in_ram(Path::new(IN_RAM)) || is_in_ram(on_disk) {
+            return println!("skipped: needs {IN_RAM} in RAM and the checkout on a disk");
+        }
+        let chosen = |paths: &[&str]| best(paths.iter().map(PathBuf::from));
+        let disk = on_disk.to_str().unwrap();
+        assert_eq!(chosen(&[IN_RAM, disk]), on_disk.canonicalize().ok());
+        assert_eq!(chosen(&["/no/such", IN_RAM, "/proc"]), Path::new(IN_RAM).canonicalize().ok());
+        assert_eq!(chosen(&[disk, "/var/tmp"]), on_disk.canonicalize().ok());
+        assert_eq!(chosen(&["/no/such", "/proc"]), None);
     }
 
     #[test]
