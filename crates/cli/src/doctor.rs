@@ -166,12 +166,16 @@ fn write_tracking() -> Finding {
 fn swap_directory() -> Finding {
     let name = "swap directory";
     let Some(directory) = swap::default_directory() else {
-        return Finding::new(name, Verdict::Limited, "neither $TMPDIR nor /var/tmp is a writable directory on a disk")
+        return Finding::new(name, Verdict::Limited, "neither $TMPDIR nor /var/tmp is a directory that can be written")
             .remedy("pleat run --swap DIR ...");
     };
     let free = swap::free_bytes(&directory).unwrap_or_default();
     let kind = swap::file_system(&directory).unwrap_or_else(|| "unknown file system".to_owned());
     let found = format!("{} ({kind}), {} free", directory.display(), Human(free.0));
+    if swap::is_in_ram(&directory) {
+        let found = format!("{found}: it is in RAM, outside the budget");
+        return Finding::new(name, Verdict::Limited, found).remedy("pleat run --swap DIR ...");
+    }
     if free.0 < 1 << 30 {
         return Finding::new(name, Verdict::Limited, found).remedy("pleat run --swap DIR ...");
     }

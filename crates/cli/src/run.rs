@@ -57,6 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         signals,
         table: Table::new(ledger),
         strays: Strays::default(),
+        swap_warning: swap.as_ref().and_then(Swap::warning),
         stats,
         started,
         ended_stuck: false,

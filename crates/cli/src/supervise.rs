@@ -48,6 +48,8 @@ pub(crate) struct Supervisor {
     pub(crate) signals: Signals,
     pub(crate) table: Table,
     pub(crate) strays: Strays,
+    /// Printed when the agents start to work: a run that fits never uses its swap file.
+    pub(crate) swap_warning: Option<String>,
     pub(crate) stats: Option<StatsFile>,
     pub(crate) started: Instant,
     /// The watchdog had to end the program.
@@ -126,6 +128,9 @@ impl Supervisor {
         // Looking ever more often costs more than agents that are at work and have nothing to do.
         if watch_interval(left) > WATCH_MIN {
             return watch_interval(left);
+        }
+        if let Some(warning) = self.swap_warning.take() {
+            eprintln!("pleat: {warning}");
         }
         // Release: an agent that sees it sees the whole ledger.
         self.ledger.active.store(1, Release);

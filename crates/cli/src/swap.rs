@@ -23,6 +23,18 @@ pub(crate) struct Swap {
     pub(crate) bytes_max: ByteCount,
 }
 
+impl Swap {
+    /// What to say before the first page goes there, if that page would stay in memory.
+    pub(crate) fn warning(&self) -> Option<String> {
+        is_in_ram(&self.path).then(|| {
+            let path = self.path.display();
+            format!(
+                "the swap file at {path} stays in RAM, outside the budget: give --swap a directory on a disk, or none"
+            )
+        })
+    }
+}
+
 /// Follows `--swap` and `--swap-size`. `None`: no swap.
 pub(crate) fn choose(wanted: Option<&Path>, size: Option<ByteCount>, budget: ByteCount) -> Result<Option<Swap>> {
     let path = match wanted {
@@ -45,20 +57,28 @@ pub(crate) fn choose(wanted: Option<&Path>, size: Option<ByteCount>, budget: Byt
     Ok((bytes_max > ByteCount::ZERO).then_some(Swap { path, bytes_max }))
 }
 
-/// `$TMPDIR` or `/var/tmp`: the first that is on a disk and can be written.
+/// `$TMPDIR` or `/var/tmp`: the first that can be written and is on a disk, or else the first that can be written.
 pub(crate) fn default_directory() -> Option<PathBuf> {
     let chosen = std::env::var_os("TMPDIR").filter(|path| !path.is_empty());
-    let candidates = chosen.into_iter().map(PathBuf::from).chain([PathBuf::from("/var/tmp")]);
-    candidates.filter_map(|path| path.canonicalize().ok()).find(|path| !is_in_ram(path) && check(path).is_ok())
+    best(chosen.into_iter().map(PathBuf::from).chain([PathBuf::from("/var/tmp")]))
+}
+
+/// In RAM at last: what goes there is encoded at least, and [`Swap::warning`] says what it costs.
+fn best(candidates: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let usable = candidates.filter_map(|path| path.canonicalize().ok()).filter(|path| check(path).is_ok());
+    // Of equals the first.
+    usable.min_by_key(|path| is_in_ram(path))
 }
 
 /// Whether files there are kept in memory, so that pages moved there would stay in it.
 pub(crate) fn is_in_ram(path: &Path) -> bool {
     // include/uapi/linux/magic.h; nix has no name for it.
     const RAMFS_MAGIC: statfs::FsType = FsType(0x8584_58f6);
-    existing(path).is_some_and(|path| {
-        statfs::statfs(path).is_ok_and(|found| [statfs::TMPFS_MAGIC, RAMFS_MAGIC].contains(&found.filesystem_type()))
-    })
+    let Some(path) = existing(path) else { return false };
+    // The node of a disk lies in /dev, which is a tmpfs; what is written to it does not.
+    let is_disk = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let kind = statfs::statfs(path).map(|found| found.filesystem_type());
+    !is_disk && kind.is_ok_and(|kind| [statfs::TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind))
 }
 
 /// What is free for this user on the file system of `path`.
@@ -127,4 +147,68 @@ fn errno_of(error: &std::io::Error) -> Errno {
 /// The path, or the directory it is to be made in.
 fn existing(path: &Path) -> Option<&Path> {
     path.ancestors().take(2).find(|path| path.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN_RAM: &str = "/dev/shm";
+
+    /// `--swap PATH` under a budget of 64 MiB.
+    fn wanted(path: &Path) -> Swap {
+        choose(Some(path), None, ByteCount(64 << 20)).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_swap_file_in_ram_is_warned_about() {
+        if file_system(Path::new(IN_RAM)).as_deref() != Some("tmpfs") || check(Path::new(IN_RAM)).is_err() {
+            return println!("skipped: {IN_RAM} is no tmpfs that can be written");
+        }
+        let file = PathBuf::from(IN_RAM).join(format!("pleat-test-{}", std::process::id()));
+        for path in [Path::new(IN_RAM), &file] {
+            let warning = wanted(path).warning().unwrap();
+            assert!(warning.contains(path.to_str().unwrap()) && warning.contains("--swap"), "{warning}");
+        }
+        // A link leads to where the file will be.
+        let link = std::env::temp_dir().join(format!("pleat-test-link-{}", std::process::id()));
+        std::os::unix::fs::symlink(IN_RAM, &link).unwrap();
+        let warning = wanted(&link).warning();
+        fs::remove_file(&link).unwrap();
+        assert!(warning.is_some());
+    }
+
+    #[test]
+    fn a_swap_file_on_a_disk_is_not() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+        if file_system(directory).as_deref() == Some("tmpfs") {
+            return println!("skipped: the checkout is in RAM");
+        }
+        assert_eq!(wanted(directory).warning(), None);
+        assert_eq!(wanted(&directory.join("no-such-file")).warning(), None);
+    }
+
+    #[test]
+    fn a_directory_on_a_disk_is_preferred() {
+        let on_disk = Path::new(env!("CARGO_MANIFEST_DIR"));
+        if !is_in_ram(Path::new(IN_RAM)) || is_in_ram(on_disk) {
+            return println!("skipped: needs {IN_RAM} in RAM and the checkout on a disk");
+        }
+        let chosen = |paths: &[&str]| best(paths.iter().map(PathBuf::from));
+        let disk = on_disk.to_str().unwrap();
+        assert_eq!(chosen(&[IN_RAM, disk]), on_disk.canonicalize().ok());
+        assert_eq!(chosen(&["/no/such", IN_RAM, "/proc"]), Path::new(IN_RAM).canonicalize().ok());
+        assert_eq!(chosen(&[disk, "/var/tmp"]), on_disk.canonicalize().ok());
+        assert_eq!(chosen(&["/no/such", "/proc"]), None);
+    }
+
+    #[test]
+    fn a_disk_is_not_in_ram_although_its_node_is() {
+        let nodes = fs::read_dir("/dev").into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_disk = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+        let Some(disk) = nodes.into_iter().find(is_disk) else {
+            return println!("skipped: no block device in /dev");
+        };
+        assert!(!is_in_ram(&disk), "{}", disk.display());
+    }
 }

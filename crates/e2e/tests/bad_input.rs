@@ -60,6 +60,24 @@ fn a_place_that_cannot_hold_a_swap_file() {
 }
 
 #[test]
+fn a_swap_file_in_ram_is_warned_about_once_it_is_needed() {
+    let turn = turn("swap-in-ram");
+    let shown = Command::new("stat").args(["--file-system", "--format=%T", "/dev/shm"]).output();
+    if !shown.is_ok_and(|run| run.stdout == b"tmpfs\n") {
+        return skipped("/dev/shm is no tmpfs");
+    }
+    let options = words(["--ram=48M", "--swap=/dev/shm"]);
+    let fits = folded(&options, &words(["true"]));
+    assert_eq!((fits.shell_status(), fits.stderr.as_str()), (0, ""));
+    let job = words([python(), "-c", NOISE]);
+    let (before, after) = (plain(&job), folded(&options, &job));
+    assert_same(&before, &after);
+    assert_eq!(after.stderr.lines().count(), 1, "not one warning: {}", after.stderr);
+    assert!(after.stderr.starts_with("pleat: ") && after.stderr.contains("/dev/shm"), "{}", after.stderr);
+    turn.assert_clean(&after);
+}
+
+#[test]
 fn a_stats_file_that_cannot_be_written() {
     let turn = turn("stats-place");
     let run = folded(&words(["--ram=64M", "--stats=/no/such/place/stats.json"]), &words(["true"]));
@@ -136,7 +154,10 @@ fn a_full_disk_exceeds_the_budget_with_one_warning() {
     match with_full_disk(&turn, "exceed") {
         Ok((before, after)) => {
             assert_same(&before, &after);
-            assert_eq!(after.stderr.lines().count(), 1, "not one warning: {}", after.stderr);
+            let full: Vec<_> = after.stderr.lines().filter(|line| line.contains("cannot be met")).collect();
+            assert_eq!(full.len(), 1, "not one warning: {}", after.stderr);
+            // The small disk of this test is in RAM, which is said, too.
+            assert_eq!(after.stderr.lines().count(), 2, "{}", after.stderr);
             turn.assert_clean(&after);
         }
         Err(why) => skipped(&why),
