@@ -56,7 +56,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "512M", value_parser = size::parse)]
     bytes: u64,
     /// Codec of zram and zswap.
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "lz4")]
     kernel_codec: String,
     /// Seconds after which a run is given up.
     #[arg(long, default_value_t = 600)]

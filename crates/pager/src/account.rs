@@ -1,7 +1,7 @@
 //! Accounts: what the process holds of its share, and what is still free.
 
 use page::{ByteCount, PageCount};
-use policy::sizing::{self, Watermarks};
+use policy::sizing::{self, Growth, Watermarks};
 
 /// The parts of a process's anonymous memory. Those that we change are exact at all times; `unmanaged` is what remains
 /// of the kernel's own count, taken anew at each look.
@@ -40,7 +40,7 @@ impl Accounts {
     pub(crate) fn new(share: ByteCount, agent: ByteCount) -> Self {
         Self {
             share,
-            marks: Watermarks::of(share),
+            marks: Watermarks::of(share, Growth::Lately),
             agent,
             log_buffers: ByteCount::ZERO,
             unmanaged: 0,
@@ -48,10 +48,10 @@ impl Accounts {
         }
     }
 
-    /// A new share.
-    pub(crate) fn set_share(&mut self, share: ByteCount) {
+    /// A new share, or another pace of growth.
+    pub(crate) fn set_share(&mut self, share: ByteCount, growth: Growth) {
         self.share = share;
-        self.marks = Watermarks::of(share);
+        self.marks = Watermarks::of(share, growth);
     }
 
     /// The kernel counts `resident` bytes while we hold `holdings`.

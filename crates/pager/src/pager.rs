@@ -154,6 +154,12 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.resting.load(Ordering::Relaxed) == 1
     }
 
+    /// As if the reclaimer slept, or not.
+    #[cfg(test)]
+    pub(crate) fn pretend_rest(&self, rests: bool) {
+        self.resting.store(u32::from(rests), Ordering::SeqCst);
+    }
+
     /// For [`Pager::rest`]: to be read before looking whether there is work.
     pub fn calls(&self) -> u32 {
         self.hurry.load(Ordering::Acquire)

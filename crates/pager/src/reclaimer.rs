@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use backing::LogFull;
 use page::ByteCount;
-use policy::sizing;
+use policy::sizing::{self, Growth};
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -30,6 +30,10 @@ const REST_CALM: Duration = Duration::from_millis(4);
 const CALM_ROUNDS: u32 = 250;
 /// Unmanaged growth that makes it look for new mappings: this part of the free room at the high mark.
 const SCAN_DIVISOR: u64 = 8;
+/// Unmanaged memory that a program has taken between two looks, if it counts as growing. A stack or two do not.
+const GROWTH_BYTES: i64 = 256 << 10;
+/// A program that has not grown for so long is calm.
+const GROWTH_MEMORY_NS: u64 = 1_000_000_000;
 /// Rounds without any gain, while room is short, before the budget counts as out of reach.
 const EXHAUSTED_ROUNDS: u32 = 40;
 /// Encodings that go below at a time: two segments' worth.
@@ -71,6 +75,8 @@ pub struct Reclaimer {
     shared: ByteCount,
     share_look_ns: u64,
     figures_at_ns: u64,
+    /// When the program was last seen to have taken memory that nobody manages.
+    grown_at_ns: u64,
 }
 
 impl Default for Reclaimer {
@@ -93,6 +99,7 @@ impl Reclaimer {
             shared: ByteCount::ZERO,
             share_look_ns: 0,
             figures_at_ns: 0,
+            grown_at_ns: 0,
         }
     }
 
@@ -155,11 +162,15 @@ impl Reclaimer {
         let holdings = state.holdings();
         let buffers = state.cache.log_figures().map_or(0, |figures| figures.buffer_bytes);
         let accounts = &mut state.accounts;
-        if accounts.share != share {
-            accounts.set_share(share);
-        }
         accounts.log_buffers = ByteCount(buffers);
+        let before = accounts.unmanaged;
         accounts.reconcile(resident, holdings);
+        let now = pager.kernel.now_ns();
+        if accounts.unmanaged - before > GROWTH_BYTES {
+            self.grown_at_ns = now;
+        }
+        let growth = if now - self.grown_at_ns < GROWTH_MEMORY_NS { Growth::Lately } else { Growth::Calm };
+        accounts.set_share(share, growth);
         accounts.unmanaged
     }
 

@@ -15,8 +15,8 @@ use crate::eviction::{Evicted, Worker};
 use crate::ledger::Counter;
 use crate::state::State;
 
-/// Pages moved at one fault: a fault waits so much longer, some twenty microseconds.
-const BURST: PageCount = PageCount(16);
+/// Pages moved at one fault, which waits so much longer: some fifteen microseconds.
+const BURST: PageCount = PageCount(8);
 /// Looks for victims at one fault.
 const TRIES_MAX: usize = 4;
 /// Faults passed over after a burst that found nothing.
@@ -27,6 +27,8 @@ const LONG_PAUSE: u32 = 1024;
 const SCATTERED: u64 = 3;
 /// What a page may count for: more means that the thread has lost its processor.
 const NS_MAX: u64 = 10_000;
+/// One run in so many is timed.
+const TIMED: u64 = 8;
 /// Weight of all runs and bursts seen before, as a divisor.
 const MEMORY: u64 = 16;
 
@@ -45,6 +47,8 @@ pub(crate) struct Moves {
     reclaimer_ns: u64,
     /// Time a page when the server does.
     server_ns: u64,
+    /// Runs until one is timed.
+    until_timed: u64,
     /// Whether the server keeps the ring stocked.
     pub(crate) are_stocked: bool,
 }
@@ -52,7 +56,7 @@ pub(crate) struct Moves {
 impl Moves {
     /// A run has been moved, by whomever.
     pub(crate) fn note_run(&mut self, pages: PageCount) {
-        self.run_pages += pages.0.max(1) - self.run_pages / MEMORY;
+        self.run_pages = self.run_pages - self.run_pages / MEMORY + pages.0.max(1);
     }
 
     /// `mover` has moved a run in `ns` a page.
@@ -61,7 +65,13 @@ impl Moves {
             Mover::Reclaimer => &mut self.reclaimer_ns,
             Mover::Server => &mut self.server_ns,
         };
-        *mean += ns.min(NS_MAX) - *mean / MEMORY;
+        *mean = *mean - *mean / MEMORY + ns.min(NS_MAX);
+    }
+
+    /// As if the reclaimer had been very slow, so that a test sees the server stock.
+    #[cfg(test)]
+    pub(crate) fn favour_server(&mut self) {
+        self.reclaimer_ns = u64::MAX / 4;
     }
 
     fn are_scattered(&self) -> bool {
@@ -76,6 +86,10 @@ impl Moves {
 
 /// Moves one run of pages out and notes what it costs from here.
 pub(crate) fn evict<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, mover: Mover) -> Evicted {
+    state.moves.until_timed = state.moves.until_timed.checked_sub(1).unwrap_or(TIMED - 1);
+    if state.moves.until_timed > 0 {
+        return Worker::evict_held(pager, state);
+    }
     let begun = pager.kernel.now_ns();
     let evicted = Worker::evict_held(pager, state);
     if let Evicted::Moved(count) = evicted

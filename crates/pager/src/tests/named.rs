@@ -9,6 +9,7 @@ use super::content::Content;
 use super::program::{FIRST, Mix};
 use super::world::{Setup, TestPager, World};
 use crate::eviction::{Evicted, Worker};
+use crate::ledger::Counter;
 
 fn range(start: u64, count: u64) -> PageRange {
     PageRange::new(PageIndex(FIRST + start), PageCount(count))
@@ -179,5 +180,66 @@ fn two_remaps_at_once() {
     program.borrow_mut().remap(kernel, 0, range(0, 64), PageIndex(FIRST + 1000), false);
     program.borrow_mut().remap(kernel, 1, range(100, 64), PageIndex(FIRST), false);
     world.drain().unwrap();
+    world.finish().unwrap();
+}
+
+/// 600 pages in 1.5 MiB, of which none waits in the ring, and which have gone one by one.
+fn scattered() -> World {
+    let world = world(600, Setup { share: ByteCount(3 << 19), ..Setup::plain(20) }, Content::Text);
+    while Worker::patient().encode(&world.pager).frames > 0 {}
+    for _ in 0..200 {
+        world.pager.lock().moves.note_run(PageCount(1));
+    }
+    world
+}
+
+fn stocked(world: &World) -> u64 {
+    // Relaxed: one thread.
+    world.pager.entry.counters[Counter::Stocked as usize].load(core::sync::atomic::Ordering::Relaxed)
+}
+
+/// Touches pages that are out, so that the server is asked for them.
+fn fault(world: &mut World, faults: u64) {
+    for page in 0..faults {
+        world.touch(PageIndex(FIRST + page * 7 % 600), None).unwrap();
+    }
+}
+
+#[test]
+fn the_server_stocks_the_ring_while_the_reclaimer_rests() {
+    let mut world = scattered();
+    world.pager.lock().moves.favour_server();
+    fault(&mut world, 20);
+    assert_eq!(stocked(&world), 0, "the reclaimer is awake");
+    world.pager.pretend_rest(true);
+    fault(&mut world, 100);
+    assert!(stocked(&world) > 0);
+    assert!(world.pager.lock().moves.are_stocked);
+    world.finish().unwrap();
+}
+
+#[test]
+fn the_server_leaves_runs_to_the_reclaimer() {
+    let mut world = scattered();
+    world.pager.lock().moves.favour_server();
+    world.pager.pretend_rest(true);
+    for _ in 0..200 {
+        world.pager.lock().moves.note_run(PageCount(32));
+    }
+    fault(&mut world, 100);
+    assert_eq!(stocked(&world), 0);
+}
+
+/// In the fake kernel a move costs the same from everywhere: as where the program runs on several processors.
+#[test]
+fn the_server_stops_where_it_is_not_cheaper() {
+    let mut world = scattered();
+    world.pager.pretend_rest(true);
+    fault(&mut world, 300);
+    let first = stocked(&world);
+    assert!(first > 0);
+    assert!(!world.pager.lock().moves.are_stocked);
+    fault(&mut world, 300);
+    assert_eq!(stocked(&world), first, "it tries again only after many faults");
     world.finish().unwrap();
 }

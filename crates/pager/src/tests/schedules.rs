@@ -33,7 +33,10 @@ pub(super) fn run(kind: u64, make: impl Fn(&mut Random, Setup) -> Setup) {
         assert!(begun.elapsed().as_secs() < 20, "seed {seed} took {:?}", begun.elapsed());
     }
     println!("kind {kind}: {count} schedules of {STEPS} steps, {:?}, {seen:?}", begun.elapsed());
-    assert!(seen.reclaimed > 0 && seen.faults[..4].iter().all(|faults| *faults > 0), "the schedules reach too little");
+    assert!(
+        seen.reclaimed > 0 && seen.stocked > 0 && seen.faults[..4].iter().all(|faults| *faults > 0),
+        "the schedules reach too little"
+    );
 }
 
 /// What has happened, to see that schedules reach what they are for.
@@ -41,6 +44,7 @@ pub(super) fn run(kind: u64, make: impl Fn(&mut Random, Setup) -> Setup) {
 struct Seen {
     accesses: u64,
     reclaimed: u64,
+    stocked: u64,
     unmovable: u64,
     prefetched: u64,
     written_back: u64,
@@ -57,6 +61,7 @@ impl Seen {
         let counter = |counter: Counter| entry.counters[counter as usize].load(Ordering::Relaxed);
         self.accesses += world.program.borrow().accesses;
         self.reclaimed += counter(Counter::Reclaimed);
+        self.stocked += counter(Counter::Stocked);
         self.unmovable += counter(Counter::Unmovable);
         self.prefetched += counter(Counter::Prefetched);
         self.written_back += counter(Counter::WrittenBackBytes);

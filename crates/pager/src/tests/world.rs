@@ -168,6 +168,10 @@ impl World {
 
     /// One step of somebody.
     pub(super) fn step(&mut self) -> Result<(), Stuck> {
+        if self.random.one_in(16) {
+            self.pager.pretend_rest(self.random.one_in(2));
+            self.pager.lock().moves.favour_server();
+        }
         match self.random.below(20) {
             0..=3 => self.serve()?,
             4 => {
