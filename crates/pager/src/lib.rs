@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod account;
 mod eviction;
+mod exhaustion;
 mod fork;
 mod journal;
 pub mod ledger;

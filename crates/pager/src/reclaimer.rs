@@ -15,6 +15,7 @@ use sys::kernel::Kernel;
 use crate::Pager;
 use crate::account::Holdings;
 use crate::eviction::{Evicted, Worker, evict_shared};
+use crate::exhaustion::{Effort, Exhaustion};
 use crate::ledger::{Counter, Gauge};
 use crate::scan::{Scanned, scan};
 use crate::stock::{Mover, evict};
@@ -34,8 +35,6 @@ const SCAN_DIVISOR: u64 = 8;
 const GROWTH_BYTES: i64 = 256 << 10;
 /// A program that has not grown for so long is calm.
 const GROWTH_MEMORY_NS: u64 = 1_000_000_000;
-/// Rounds without any gain, while room is short, before the budget counts as out of reach.
-const EXHAUSTED_ROUNDS: u32 = 40;
 /// Encodings that go below at a time: two segments' worth.
 const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
 /// Pages that the write-back hand passes under one hold of the lock.
@@ -66,7 +65,7 @@ pub struct Reclaimer {
     /// Unmanaged bytes after the last scan: what cannot be managed.
     unmanageable: i64,
     scanned_once: bool,
-    rounds_without_gain: u32,
+    exhaustion: Exhaustion,
     calm_rounds: u32,
     last_resident: ByteCount,
     /// The program has forked: some of its memory may be its child's or parent's too.
@@ -92,7 +91,7 @@ impl Reclaimer {
             worker: Worker::patient(),
             unmanageable: 0,
             scanned_once: false,
-            rounds_without_gain: 0,
+            exhaustion: Exhaustion::default(),
             calm_rounds: 0,
             last_resident: ByteCount::ZERO,
             may_share: false,
@@ -114,8 +113,10 @@ impl Reclaimer {
             self.unmanageable = self.reconcile(pager, resident, share);
         }
         let until_ns = begun + ROUND_NS_MAX;
-        let reclaimed = self.reclaim(pager, until_ns);
+        let mut effort = self.reclaim(pager, until_ns);
         let written = self.write_back(pager, until_ns);
+        effort.has_gained |= written > ByteCount::ZERO;
+        effort.waits_for_device = pager.desk.is_busy();
         self.clean(pager);
         self.compact(pager, until_ns);
         let now = pager.kernel.now_ns();
@@ -123,11 +124,10 @@ impl Reclaimer {
             self.figures_at_ns = now + FIGURES_NS;
             publish_figures(pager, resident);
         }
-        let gained = reclaimed > 0 || written > ByteCount::ZERO;
-        if gained {
+        if effort.has_gained {
             pager.entry.add(Counter::ReclaimNs, now - begun);
         }
-        self.rest(pager, gained, resident)
+        self.rest(pager, effort, resident)
     }
 
     /// The program has forked, or was forked: memory that two processes share counts in proportion.
@@ -181,12 +181,14 @@ impl Reclaimer {
         !self.scanned_once || unmanaged > self.unmanageable + if is_short { step / 4 } else { step }
     }
 
-    /// Moves pages out and encodes them until the high mark is reached. Returns the pages that take less memory now.
-    fn reclaim<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> usize {
-        let mut freed = 0;
+    /// Moves pages out and encodes them until the high mark is reached.
+    fn reclaim<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> Effort {
+        let mut effort = Effort::default();
         if goal(pager) == ByteCount::ZERO {
-            return 0;
+            return effort;
         }
+        let filled_before = pager.lock().ring.filled_ever();
+        let mut encoded_frames = 0;
         while !is_high(pager) && pager.kernel.now_ns() < until_ns {
             let evicted = if self.ring_wants_pages(pager) {
                 evict(pager, &mut pager.lock(), Mover::Reclaimer)
@@ -200,21 +202,23 @@ impl Reclaimer {
                     false
                 }
                 Evicted::NoFrames | Evicted::Nothing | Evicted::Changing => true,
-                Evicted::Frozen => return freed,
+                Evicted::Frozen => break,
             };
             // A ring that is not full is left alone while there are pages to move: what waits may be wanted back.
             if !stalled && self.ring_wants_pages(pager) {
                 continue;
             }
             let encoded = self.worker.encode(pager);
-            freed += encoded.gained;
+            encoded_frames += encoded.frames;
             if encoded.gained > 0 {
+                effort.has_gained = true;
                 pager.has_progressed();
             } else if stalled && encoded.frames == 0 {
                 break;
             }
         }
-        freed
+        effort.fills_ring = encoded_frames == 0 && pager.lock().ring.filled_ever() > filled_before;
+        effort
     }
 
     fn ring_wants_pages<K: Kernel, S: Store>(&self, pager: &Pager<K, S>) -> bool {
@@ -299,16 +303,16 @@ impl Reclaimer {
         }
     }
 
-    fn rest<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, gained: bool, resident: ByteCount) -> Rest {
+    fn rest<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, effort: Effort, resident: ByteCount) -> Rest {
+        let now = pager.kernel.now_ns();
         let mut state = pager.lock();
         let holdings = state.holdings();
         let free = state.accounts.free(holdings);
         let is_short = state.accounts.goal(holdings) > ByteCount::ZERO;
-        self.rounds_without_gain = if gained || !is_short { 0 } else { self.rounds_without_gain + 1 };
-        let is_still = resident == self.last_resident && !gained;
+        let is_still = resident == self.last_resident && !effort.has_gained;
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_resident = resident;
-        let exhausted = self.rounds_without_gain >= EXHAUSTED_ROUNDS && !state.frozen;
+        let exhausted = self.exhaustion.judge(effort, is_short, now) && !state.frozen;
         state.accounts.exhausted = exhausted;
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
         let floor = if self.calm_rounds > CALM_ROUNDS { REST_CALM } else { REST_MIN };

@@ -78,6 +78,11 @@ impl Ring {
         self.held += count.0;
     }
 
+    /// Frames filled since the beginning.
+    pub(crate) fn filled_ever(&self) -> u64 {
+        self.tail
+    }
+
     /// Frames that wait, vacant ones included.
     pub(crate) fn waiting(&self) -> u64 {
         self.tail - self.head
