@@ -1,0 +1,13 @@
+//! The codecs of the papers that pleat comes from, to measure today's against. Users are not offered them.
+
+use crate::Codec;
+
+mod pack;
+#[cfg(test)]
+mod tests;
+mod wk;
+
+pub use wk::{Wk4x4, Wkdm};
+
+/// All of them. `pleat run` chooses from [`ALL`](crate::ALL), which holds none of these.
+pub static PAPERS: [&dyn Codec; 2] = [&Wkdm, &Wk4x4];
