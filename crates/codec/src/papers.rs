@@ -2,12 +2,15 @@
 
 use crate::Codec;
 
+mod lz;
+mod lzrw;
 mod pack;
 #[cfg(test)]
 mod tests;
 mod wk;
 
+pub use lzrw::{Lzrw1, Lzrw1a};
 pub use wk::{Wk4x4, Wkdm};
 
 /// All of them. `pleat run` chooses from [`ALL`](crate::ALL), which holds none of these.
-pub static PAPERS: [&dyn Codec; 2] = [&Wkdm, &Wk4x4];
+pub static PAPERS: [&dyn Codec; 4] = [&Wkdm, &Wk4x4, &Lzrw1, &Lzrw1a];
