@@ -5,12 +5,14 @@ use crate::Codec;
 mod lz;
 mod lzrw;
 mod pack;
+mod pbpm;
 #[cfg(test)]
 mod tests;
 mod wk;
 
 pub use lzrw::{Lzrw1, Lzrw1a};
+pub use pbpm::{Pbpm, PbpmSeparate, PbpmSingle};
 pub use wk::{Wk4x4, Wkdm};
 
 /// All of them. `pleat run` chooses from [`ALL`](crate::ALL), which holds none of these.
-pub static PAPERS: [&dyn Codec; 4] = [&Wkdm, &Wk4x4, &Lzrw1, &Lzrw1a];
+pub static PAPERS: [&dyn Codec; 7] = [&Wkdm, &Wk4x4, &Lzrw1, &Lzrw1a, &Pbpm, &PbpmSeparate, &PbpmSingle];

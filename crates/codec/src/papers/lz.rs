@@ -45,6 +45,7 @@ impl<'a> Filling<'a> {
         self.at == PAGE_BYTES
     }
 
+    #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), Corrupt> {
         let end = self.at + bytes.len();
         self.page.get_mut(self.at..end).ok_or(Corrupt)?.copy_from_slice(bytes);

@@ -138,7 +138,7 @@ fn decode<const SHORT_BY: usize>(encoding: &[u8], page: &mut PageBytes) -> Resul
                 filling.copy(offset, usize::from(copy[0] & 0xf) + SHORT_BY)?;
                 rest = behind;
             } else {
-                let (literal, behind) = rest.split_at_checked(1).ok_or(Corrupt)?;
+                let (literal, behind) = rest.split_first_chunk::<1>().ok_or(Corrupt)?;
                 filling.push(literal)?;
                 rest = behind;
             }
