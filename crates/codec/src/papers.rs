@@ -3,6 +3,7 @@
 use crate::Codec;
 
 mod lz;
+mod lzo;
 mod lzrw;
 mod pack;
 mod pbpm;
@@ -10,9 +11,10 @@ mod pbpm;
 mod tests;
 mod wk;
 
+pub use lzo::Lzo1x1;
 pub use lzrw::{Lzrw1, Lzrw1a};
 pub use pbpm::{Pbpm, PbpmSeparate, PbpmSingle};
 pub use wk::{Wk4x4, Wkdm};
 
 /// All of them. `pleat run` chooses from [`ALL`](crate::ALL), which holds none of these.
-pub static PAPERS: [&dyn Codec; 7] = [&Wkdm, &Wk4x4, &Lzrw1, &Lzrw1a, &Pbpm, &PbpmSeparate, &PbpmSingle];
+pub static PAPERS: [&dyn Codec; 8] = [&Wkdm, &Wk4x4, &Lzrw1, &Lzrw1a, &Pbpm, &PbpmSeparate, &PbpmSingle, &Lzo1x1];
