@@ -114,11 +114,9 @@ impl Finder {
     }
 }
 
-/// Three bytes, shifted over each other and multiplied as Williams does; the middle twelve bits.
-fn hash(bytes: [u8; LENGTH_MIN]) -> usize {
-    let [first, second, third] = bytes.map(u32::from);
-    let joined = (first << 4 ^ second) << 4 ^ third;
-    (joined.wrapping_mul(40543) >> 4) as usize % PLACES
+/// The highest twelve bits of a product with 2^32 divided by the golden ratio.
+fn hash([first, second, third]: [u8; LENGTH_MIN]) -> usize {
+    (u32::from_le_bytes([first, second, third, 0]).wrapping_mul(0x9e37_79b1) >> 20) as usize % PLACES
 }
 
 fn decode<const SHORT_BY: usize>(encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
