@@ -17,11 +17,13 @@ use page::{PAGE_BYTES, PageBytes};
 mod auto;
 mod fold;
 mod lz4;
+mod papers;
 mod same_filled;
 
 pub use auto::Auto;
 pub use fold::Fold;
 pub use lz4::Lz4;
+pub use papers::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, PAPERS, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
 pub use same_filled::{fill, same_filled};
 
 /// All codecs. A run tells its agents the place of its codec here.

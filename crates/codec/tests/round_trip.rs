@@ -1,13 +1,15 @@
 //! What every codec promises, asked of each of them.
 
 use page::{PAGE_BYTES, PageBytes};
-use pleat_codec::{Codec, Corrupt, Lz4, Scratch, same_filled};
+use pleat_codec::{ALL, Codec, Corrupt, Lz4, PAPERS, Scratch, same_filled};
 use proptest::prelude::*;
-
-use pleat_codec::ALL as CODECS;
 
 /// 120 pages of real programs; see `testdata/README.md`.
 const CORPUS: &[u8] = include_bytes!("../testdata/corpus.pages");
+
+fn codecs() -> impl Iterator<Item = &'static dyn Codec> {
+    ALL.into_iter().chain(PAPERS)
+}
 
 fn corpus() -> impl Iterator<Item = PageBytes> {
     CORPUS.as_chunks::<PAGE_BYTES>().0.iter().map(|&bytes| PageBytes(bytes))
@@ -26,20 +28,21 @@ fn round_trip(codec: &dyn Codec, page: &PageBytes, scratch: &mut Scratch, out: &
 #[test]
 fn real_pages_come_back() {
     let mut scratch = Scratch::new();
-    for codec in CODECS {
+    for codec in codecs() {
         let mut out = [0; PAGE_BYTES];
         let bytes: usize =
             corpus().map(|page| round_trip(codec, &page, &mut scratch, &mut out).unwrap_or(PAGE_BYTES)).sum();
-        // LZ4 reaches 0.46 on the whole corpus, fold, which cannot do text, 0.51. Far more than that would mean a broken
-        // match finder.
-        assert!(bytes * 100 < CORPUS.len() * 58, "{}: {bytes} of {}", codec.name(), CORPUS.len());
+        // LZ4 reaches 0.46 on the whole corpus, fold, which cannot do text, 0.51, and the words of the papers 0.64. Far
+        // more than that would mean a broken match finder.
+        let percent_max = if codec.name().starts_with(['w', 'p']) { 70 } else { 58 };
+        assert!(bytes * 100 < CORPUS.len() * percent_max, "{}: {bytes} of {}", codec.name(), CORPUS.len());
     }
 }
 
 #[test]
 fn no_output_buffer_is_too_small() {
     let mut scratch = Scratch::new();
-    for codec in CODECS {
+    for codec in codecs() {
         for page in corpus().step_by(11) {
             let mut out = [0; 2 * PAGE_BYTES];
             let length = codec.encode(&page, &mut scratch, &mut out).expect("twice the page is room for anything");
@@ -53,7 +56,7 @@ fn no_output_buffer_is_too_small() {
 #[test]
 fn what_does_not_decode_to_one_page_is_corrupt() {
     let mut scratch = Scratch::new();
-    for codec in CODECS {
+    for codec in codecs() {
         let mut page = PageBytes::ZERO;
         assert_eq!(codec.decode(&[], &mut page), Err(Corrupt), "{}", codec.name());
         for original in corpus().step_by(7) {
@@ -106,7 +109,7 @@ proptest! {
     #[test]
     fn any_page_comes_back(page in any_page(), out_bytes in 0..=PAGE_BYTES) {
         let mut scratch = Scratch::new();
-        for codec in CODECS {
+        for codec in codecs() {
             let mut out = vec![0; 2 * PAGE_BYTES];
             let length = round_trip(codec, &page, &mut scratch, &mut out).expect("twice the page is room enough");
             let expected = (length < out_bytes).then_some(length);
@@ -116,7 +119,7 @@ proptest! {
 
     #[test]
     fn garbage_is_refused_or_decodes_but_never_panics(garbage in prop::collection::vec(any::<u8>(), 0..=PAGE_BYTES)) {
-        for codec in CODECS {
+        for codec in codecs() {
             let _ = codec.decode(&garbage, &mut PageBytes::ZERO.clone());
         }
     }
@@ -124,7 +127,7 @@ proptest! {
     #[test]
     fn a_spoiled_encoding_never_panics(page in any_page(), at in any::<prop::sample::Index>(), bits in 1..=255_u8) {
         let mut scratch = Scratch::new();
-        for codec in CODECS {
+        for codec in codecs() {
             let mut out = vec![0; 2 * PAGE_BYTES];
             let length = codec.encode(&page, &mut scratch, &mut out).expect("twice the page is room enough");
             out[at.index(length)] ^= bits;
