@@ -187,6 +187,12 @@ impl Histogram {
         (5 + (bucket % 4) as u64) << (exponent - 2)
     }
 
+    /// How many have been counted.
+    pub fn count(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.buckets.iter().map(|bucket| u64::from(bucket.load(Relaxed))).sum()
+    }
+
     /// Counts one.
     pub fn record(&self, ns: u64) {
         // Relaxed: a statistic. Nothing is published through it.

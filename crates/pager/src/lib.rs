@@ -21,6 +21,7 @@ mod regions;
 mod ring;
 mod scan;
 mod server;
+mod sharing;
 mod state;
 mod stock;
 #[cfg(test)]

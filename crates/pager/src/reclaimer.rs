@@ -18,6 +18,7 @@ use crate::eviction::{Evicted, Worker, evict_shared};
 use crate::exhaustion::{Effort, Exhaustion};
 use crate::ledger::{Counter, Gauge};
 use crate::scan::{Scanned, scan};
+use crate::sharing::Sharing;
 use crate::stock::{Mover, evict};
 
 /// The fastest that a program takes new memory: two cores filling zeroed pages, as measured (2 GB/s each).
@@ -45,8 +46,6 @@ const COMPACT_STEP: usize = 64;
 const CLEAN_STEP: usize = 64;
 /// Time between two looks at the numbers of the ledger.
 const FIGURES_NS: u64 = 5_000_000;
-/// Shortest time between two looks at what is shared with forked processes.
-const SHARE_LOOK_NS: u64 = 5_000_000;
 /// Longest time in one round: the program grows meanwhile in memory that is not registered yet.
 const ROUND_NS_MAX: u64 = 1_000_000;
 
@@ -68,11 +67,7 @@ pub struct Reclaimer {
     exhaustion: Exhaustion,
     calm_rounds: u32,
     last_resident: ByteCount,
-    /// The program has forked: some of its memory may be its child's or parent's too.
-    may_share: bool,
-    /// What of the resident memory counts elsewhere, as of the last look.
-    shared: ByteCount,
-    share_look_ns: u64,
+    sharing: Sharing,
     figures_at_ns: u64,
     /// When the program was last seen to have taken memory that nobody manages.
     grown_at_ns: u64,
@@ -94,9 +89,7 @@ impl Reclaimer {
             exhaustion: Exhaustion::default(),
             calm_rounds: 0,
             last_resident: ByteCount::ZERO,
-            may_share: false,
-            shared: ByteCount::ZERO,
-            share_look_ns: 0,
+            sharing: Sharing::default(),
             figures_at_ns: 0,
             grown_at_ns: 0,
         }
@@ -132,22 +125,12 @@ impl Reclaimer {
 
     /// The program has forked, or was forked: memory that two processes share counts in proportion.
     pub fn shares_memory(&mut self) {
-        self.may_share = true;
-        self.share_look_ns = 0;
+        self.sharing.begin();
     }
 
     /// What is resident and counts for this process.
     fn resident<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, now: u64) -> ByteCount {
-        let resident = pager.kernel.resident_anonymous();
-        if self.may_share && now >= self.share_look_ns {
-            let proportional = pager.kernel.proportional_anonymous().unwrap_or(resident);
-            self.shared = resident.saturating_sub(proportional);
-            // A look takes the kernel some nanoseconds a page: let it take one part in twenty of our time.
-            let took = pager.kernel.now_ns() - now;
-            self.share_look_ns = now + (took * 20).max(SHARE_LOOK_NS);
-            self.may_share = self.shared > ByteCount::ZERO || self.last_resident == ByteCount::ZERO;
-        }
-        resident.saturating_sub(self.shared)
+        self.sharing.counted(pager, pager.kernel.resident_anonymous(), now)
     }
 
     /// Writes the current numbers to the ledger, whatever time it is.

@@ -8,4 +8,5 @@ mod metadata;
 mod named;
 mod program;
 mod schedules;
+mod sharing;
 mod world;

@@ -160,6 +160,8 @@ struct Memory {
     /// Answers to be given instead of the true ones.
     failures: Vec<(Call, Errno)>,
     other_bytes: u64,
+    /// Pages filled, and shared pages that have been written to, by the program or for it.
+    minor_faults: u64,
 }
 
 /// See the top of the file.
@@ -230,6 +232,7 @@ impl FakeKernel {
         let before = bytes.clone();
         if let Some(write) = write {
             **bytes = write.clone();
+            memory.minor_faults += u64::from(entry.shared);
             entry.shared = false;
         }
         Access::Done(before)
@@ -461,6 +464,7 @@ impl FakeKernel {
             }
             entry.bytes = Some(Box::new(bytes.clone()));
             entry.shared = false;
+            memory.minor_faults += 1;
             memory.wake(PageRange::new(page, PageCount(1)));
         }
         partial(pages.len() as u64, None)
@@ -736,6 +740,7 @@ impl Kernel for FakeKernel {
             if entry.vma.protected || entry.bytes.is_none() {
                 return Err(Errno::FAULT);
             }
+            memory.minor_faults += u64::from(entry.shared);
             entry.shared = false;
         }
         Ok(())
@@ -751,6 +756,10 @@ impl Kernel for FakeKernel {
         let shared = memory.pages.values().filter(|page| page.shared && page.bytes.is_some()).count() as u64;
         drop(memory);
         Some(self.resident_anonymous().saturating_sub(ByteCount(PageCount(shared).bytes().0 / 2)))
+    }
+
+    fn minor_faults(&self) -> u64 {
+        self.memory.borrow().minor_faults
     }
 
     fn now_ns(&self) -> u64 {

@@ -170,6 +170,10 @@ pub trait Kernel {
     /// The part of it that is this process's alone: what it shares with forked ones counts in proportion.
     fn proportional_anonymous(&self) -> Option<ByteCount>;
 
+    /// Faults of this process since it began that needed no device: ours are among them, and each page that it has got
+    /// for itself which it shared before.
+    fn minor_faults(&self) -> u64;
+
     /// Time, for measuring and for limits of waiting.
     fn now_ns(&self) -> u64;
 }

@@ -298,6 +298,10 @@ impl Kernel for Linux {
         Some(ByteCount(kib << 10))
     }
 
+    fn minor_faults(&self) -> u64 {
+        minor_faults(&self.proc).unwrap_or(0)
+    }
+
     fn now_ns(&self) -> u64 {
         clock::now_ns()
     }
@@ -312,4 +316,14 @@ pub fn resident_anonymous(statm: impl AsFd) -> Option<ByteCount> {
     let resident = fields.next()?.ok()?;
     let of_files = fields.next()?.ok()?;
     Some(PageCount(resident.saturating_sub(of_files)).bytes())
+}
+
+/// The tenth field of `/proc/PID/stat`. The second is the program's name and may hold anything.
+fn minor_faults(proc: impl AsFd) -> Option<u64> {
+    let stat = rustix::fs::openat(proc, c"stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut text = [0; 1024];
+    let length = rustix::io::read(&stat, &mut text).ok()?;
+    let name_end = text[..length].iter().rposition(|byte| *byte == b')')?;
+    let rest = core::str::from_utf8(&text[name_end + 1..length]).ok()?;
+    rest.split_ascii_whitespace().nth(7)?.parse().ok()
 }

@@ -1,0 +1,71 @@
+//! Sharing: what of a forked process's memory counts for it.
+//!
+//! After a fork parent and child share their pages until one of them writes. Counted twice they would halve the budget, so
+//! a shared page counts in proportion. The kernel knows the proportion, but walks over all memory to say it; between two
+//! looks every minor fault that is not the server's may have been such a write, and counts as one.
+
+use page::{ByteCount, PageCount};
+use store::Store;
+use sys::kernel::Kernel;
+
+use crate::Pager;
+
+/// Shortest time between two looks.
+pub(crate) const LOOK_NS_MIN: u64 = 5_000_000;
+/// A look takes the kernel some nanoseconds a page: it may take one part in so many of our time.
+const LOOK_SHARE: u64 = 20;
+
+/// What is known of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sharing {
+    /// The program has forked: some of its memory may be its child's or parent's too.
+    pub(crate) may_share: bool,
+    /// A look has been taken since.
+    has_looked: bool,
+    /// What of the resident memory counted elsewhere, as of the last look.
+    shared: ByteCount,
+    /// Faults at the last look.
+    faults: u64,
+    next_look_ns: u64,
+}
+
+impl Sharing {
+    /// The program has forked, or was forked.
+    pub(crate) fn begin(&mut self) {
+        *self = Self { may_share: true, shared: self.shared, faults: self.faults, ..Self::default() };
+    }
+
+    /// What counts of `resident` bytes.
+    pub(crate) fn counted<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        resident: ByteCount,
+        now: u64,
+    ) -> ByteCount {
+        if !self.may_share {
+            return resident;
+        }
+        if now >= self.next_look_ns {
+            self.look(pager, resident, now);
+        }
+        let written = PageCount(own_faults(pager).saturating_sub(self.faults));
+        resident.saturating_sub(self.shared.saturating_sub(written.bytes()))
+    }
+
+    fn look<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, resident: ByteCount, now: u64) {
+        // Before the look: what is written during it counts twice, not never.
+        self.faults = own_faults(pager);
+        let proportional = pager.kernel.proportional_anonymous().unwrap_or(resident);
+        self.shared = resident.saturating_sub(proportional);
+        let took = pager.kernel.now_ns() - now;
+        self.next_look_ns = now + (took * LOOK_SHARE).max(LOOK_NS_MIN);
+        self.may_share = self.shared > ByteCount::ZERO || !self.has_looked;
+        self.has_looked = true;
+    }
+}
+
+/// Minor faults that are not the server's.
+fn own_faults<K: Kernel, S: Store>(pager: &Pager<K, S>) -> u64 {
+    let served: u64 = pager.entry.faults.iter().map(crate::ledger::Histogram::count).sum();
+    pager.kernel.minor_faults().saturating_sub(served)
+}
