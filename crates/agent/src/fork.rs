@@ -27,7 +27,7 @@ use sys::uffd::Uffd;
 
 use crate::entry;
 use crate::failure::fail;
-use crate::keeper::{self, Keeper};
+use crate::keeper::{self, Keeper, RunningTime, STUCK_NS};
 use crate::watcher::{self, Agent};
 
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
@@ -106,16 +106,18 @@ impl Forks {
     }
 
     /// On the reclaimer's thread: freezes the state and changes nothing until the fork is done. The forking thread
-    /// cannot freeze it itself: our descriptors are not in its table.
-    pub(crate) fn rest_while_forking(&self, agent: &Agent, pager: &Pager<Linux, Slabs>) {
+    /// cannot freeze it itself: our descriptors are not in its table. The fork needs the handler, which `watch` looks at.
+    pub(crate) fn rest_while_forking(&self, agent: &Agent, pager: &Pager<Linux, Slabs>, watch: &mut dyn FnMut()) {
         // The handler may be encoding to make room; it is done soon.
         while !pager.try_freeze() {
+            watch();
             thread::sleep(Duration::from_micros(20));
         }
         self.stage.store(FROZEN, Ordering::Release);
         self.resting.store(1, Ordering::Release);
         wake_all(&self.resting, Sharing::Process);
         while self.wants_rest() {
+            watch();
             wait_while(&self.rest_wanted, 1, LOOK, Sharing::Process);
         }
         // From here on a next fork may ask for rest: it finds us at work, and the gate closed until now.
@@ -150,9 +152,19 @@ impl Agent {
         let Some(keeper) = self.keeper() else { return };
         let forks = &keeper.forks;
         forks.rest_wanted.store(1, Ordering::Release);
+        let (mut running, mut waited_ns, mut has_told) = (RunningTime::default(), 0, false);
         while forks.resting.load(Ordering::Acquire) == 0 {
             keeper.pager.wake_reclaimer();
             wait_while(&forks.resting, 0, LOOK, Sharing::Process);
+            waited_ns += running.step_ns(sys::clock::now_ns());
+            if waited_ns > STUCK_NS && !has_told {
+                has_told = true;
+                // Nothing else in the reclaimer's round has no limit: it reads a segment to clean it, or punches one out.
+                let pid = thread::process_id();
+                crate::failure::say(format_args!(
+                    "process {pid} waits to fork: the device of its swap file has not answered for 10 s"
+                ));
+            }
         }
     }
 
@@ -356,7 +368,9 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<(), Errno> {
     passed_on.push(line.number());
     passed_on.extend(file.as_ref().map(|file| file.file().number()));
     let fresh = match file {
-        Some(file) => Some(FreshBacking { store: alloc::boxed::Box::new(file), key: sys::process::random_key()? }),
+        Some(file) => {
+            Some(FreshBacking { store: keeper::device(file, &agent.fault), key: sys::process::random_key()? })
+        }
         None => None,
     };
     // Ends with the process: our ancestors hear of it, and reuse the segments that we read.

@@ -32,10 +32,11 @@ pub struct FreshBacking {
 }
 
 impl<K: Kernel, S: Store> Pager<K, S> {
-    /// Freezes the state if nobody is in the middle of moving pages. The caller keeps the reclaimer at rest.
+    /// Freezes the state if nobody is in the middle of moving pages. The caller keeps the reclaimer at rest. The writer
+    /// may be at work: see [`Pager::finish_write`].
     pub fn try_freeze(&self) -> bool {
         let mut state = self.lock();
-        if self.desk.is_busy() || !state.ring.is_quiet() {
+        if !state.ring.is_quiet() {
             return false;
         }
         self.kernel.finish_moves();

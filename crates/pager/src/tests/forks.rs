@@ -3,8 +3,9 @@
 
 use std::rc::Rc;
 
-use backing::MemoryBacking;
-use page::{ByteCount, PageIndex};
+use backing::{BackingError, MemoryBacking, WriteJob};
+use cache::Census;
+use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::{Access, FakeKernel};
 use sys::kernel::{Kernel as _, Message};
 
@@ -22,11 +23,18 @@ enum Side {
     Child,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Device {
+    Answers,
+    /// It has a segment in its hands when the program forks, and gives it back when the child is on its own.
+    Hangs,
+}
+
 fn world(seed: u64) -> World {
-    let mix = Mix { layout: 2, flags: 0, noise: 6, words: 2, text: 8, pages_max: 900 };
+    let mix = Mix { layout: 2, flags: 0, noise: 30, words: 3, text: 15, pages_max: 1200 };
     let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(MemoryBacking::new(BYTES)), BYTES));
     // Nobody acts inside others: both plays must come to the same state.
-    World::new(Setup { mix, swap, share: ByteCount(7 << 18), interleave: 0, ..Setup::plain(seed) })
+    World::new(Setup { mix, swap, share: ByteCount(5 << 18), interleave: 0, ..Setup::plain(seed) })
 }
 
 /// Some life in the frozen state: faults and layout changes, which are only noted.
@@ -67,15 +75,42 @@ fn serve_child(world: &mut World, child: &FakeKernel, program: &mut Program, eve
     }
 }
 
-fn play(seed: u64, side: Side) {
+/// Somebody leaves a segment to a writer that does nothing with it. Says no if nobody writes.
+fn hang(world: &mut World) -> bool {
+    world.pager.desk.open();
+    for _ in 0..2000 {
+        if world.pager.desk.is_busy() {
+            return true;
+        }
+        world.step().unwrap();
+    }
+    false
+}
+
+/// The device answers. While the state is frozen nothing of it must show.
+fn answer(world: &World) -> (WriteJob, Result<(), BackingError>) {
+    let mut job = world.pager.desk.take().expect("the device hung");
+    let result = job.run();
+    let before = world.pager.lock().cache.log_figures();
+    let job = world.pager.finish_write(job, result).expect("the state is frozen");
+    assert_eq!(world.pager.lock().cache.log_figures(), before);
+    (job, result)
+}
+
+/// Says where the pages were when the program forked; nowhere if the device was to hang and nobody has written.
+fn play(seed: u64, side: Side, device: Device) -> Census {
     let mut world = world(seed);
     begin(&mut world);
     for _ in 0..1500 {
         world.step().unwrap();
     }
+    if device == Device::Hangs && !hang(&mut world) {
+        return Census::default();
+    }
     world.drain().unwrap();
     world.round();
     assert!(world.pager.try_freeze());
+    let census = world.pager.lock().cache.census();
     live_frozen(&mut world, 60);
     settle_down(&mut world);
     // The program's memory as the child finds it.
@@ -92,7 +127,13 @@ fn play(seed: u64, side: Side) {
             live_frozen(&mut world, 60);
             settle_down(&mut world);
             serve_child(&mut world, &child, &mut childs, 3);
+            let written = (device == Device::Hangs).then(|| answer(&world));
             let pin = world.pager.thaw().expect("there is a log");
+            if let Some((job, result)) = written {
+                assert!(world.pager.finish_write(job, result).is_none());
+                // SAFETY: this test has one thread.
+                unsafe { world.pager.desk.clear() };
+            }
             world.check();
             world.reclaimer.borrow_mut().shares_memory();
             for step in 0..1500 {
@@ -106,6 +147,22 @@ fn play(seed: u64, side: Side) {
         }
         Side::Child => become_child(world, child, childs),
     }
+    census
+}
+
+/// Plays both sides of each seed. Pages must have been wherever encodings are kept, or the plays show nothing.
+fn play_all(seeds: core::ops::Range<u64>, device: Device) {
+    let mut sums = [PageCount::ZERO; 4];
+    for seed in seeds {
+        for side in [Side::Parent, Side::Child] {
+            println!("seed {seed} {side:?}");
+            let Census { same_filled, compressed, incompressible, below, .. } = play(seed, side, device);
+            for (sum, count) in sums.iter_mut().zip([same_filled, compressed, incompressible, below]) {
+                *sum += count;
+            }
+        }
+    }
+    assert!(sums.iter().all(|sum| *sum > PageCount(100)), "{sums:?}");
 }
 
 fn become_child(world: World, child: FakeKernel, childs: Program) {
@@ -130,12 +187,12 @@ fn become_child(world: World, child: FakeKernel, childs: Program) {
 
 #[test]
 fn parents_and_children_read_what_was_written() {
-    for seed in 0..SCHEDULES {
-        for side in [Side::Parent, Side::Child] {
-            println!("seed {seed} {side:?}");
-            play(seed, side);
-        }
-    }
+    play_all(0..SCHEDULES, Device::Answers);
+}
+
+#[test]
+fn a_fork_does_not_wait_for_a_device_that_hangs() {
+    play_all(200..200 + SCHEDULES, Device::Hangs);
 }
 
 /// Nothing forks: the state thaws and goes on.
