@@ -19,7 +19,7 @@ use pager::{FreshBacking, Pager, Reclaimer, Server};
 use store::Slabs;
 use sys::Errno;
 use sys::handover::{Line, Reception, renumber};
-use sys::kernel::{ForkedMemory, Message, PageRange};
+use sys::kernel::{ForkedMemory, Kernel as _, Message, PageRange};
 use sys::linux::Linux;
 use sys::sync::{Lock, Sharing, wait_while, wake_all};
 use sys::thread::{self, Descriptors};
@@ -27,17 +27,21 @@ use sys::uffd::Uffd;
 
 use crate::entry;
 use crate::failure::fail;
-use crate::keeper::{self, Keeper};
+use crate::keeper::{self, Keeper, RunningTime, STUCK_NS};
 use crate::watcher::{self, Agent};
 
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(2);
+/// Looks for a moment in which no layout message is on its way, ten seconds of running time in all.
+const PLACE_TRIES_MAX: u32 = 200_000;
+const PLACE_PAUSE: Duration = Duration::from_micros(50);
 /// What the agents say to each other.
 const DESCRIPTORS: u8 = b'd';
 const READY: u8 = b'r';
 const YOURS: u8 = b'y';
 const REMOVED: u8 = b'x';
+const UNMAPPED: u8 = b'u';
 const MOVED: u8 = b'm';
 
 /// Lets one thread through at a time.
@@ -106,16 +110,18 @@ impl Forks {
     }
 
     /// On the reclaimer's thread: freezes the state and changes nothing until the fork is done. The forking thread
-    /// cannot freeze it itself: our descriptors are not in its table.
-    pub(crate) fn rest_while_forking(&self, agent: &Agent, pager: &Pager<Linux, Slabs>) {
+    /// cannot freeze it itself: our descriptors are not in its table. The fork needs the handler, which `watch` looks at.
+    pub(crate) fn rest_while_forking(&self, agent: &Agent, pager: &Pager<Linux, Slabs>, watch: &mut dyn FnMut()) {
         // The handler may be encoding to make room; it is done soon.
         while !pager.try_freeze() {
+            watch();
             thread::sleep(Duration::from_micros(20));
         }
         self.stage.store(FROZEN, Ordering::Release);
         self.resting.store(1, Ordering::Release);
         wake_all(&self.resting, Sharing::Process);
         while self.wants_rest() {
+            watch();
             wait_while(&self.rest_wanted, 1, LOOK, Sharing::Process);
         }
         // From here on a next fork may ask for rest: it finds us at work, and the gate closed until now.
@@ -150,9 +156,19 @@ impl Agent {
         let Some(keeper) = self.keeper() else { return };
         let forks = &keeper.forks;
         forks.rest_wanted.store(1, Ordering::Release);
+        let (mut running, mut waited_ns, mut has_told) = (RunningTime::default(), 0, false);
         while forks.resting.load(Ordering::Acquire) == 0 {
             keeper.pager.wake_reclaimer();
             wait_while(&forks.resting, 0, LOOK, Sharing::Process);
+            waited_ns += running.step_ns(sys::clock::now_ns());
+            if waited_ns > STUCK_NS && !has_told {
+                has_told = true;
+                // Nothing else in the reclaimer's round has no limit: it reads a segment to clean it, or punches one out.
+                let pid = thread::process_id();
+                crate::failure::say(format_args!(
+                    "process {pid} waits to fork: the device of its swap file has not answered for 10 s"
+                ));
+            }
         }
     }
 
@@ -231,18 +247,44 @@ pub(crate) fn attend(keeper: &Keeper, server: &mut Server) {
     let child = Uffd::adopt(unsafe { thread::take_descriptor(number) });
     if !was_frozen {
         keeper.forks.stage.store(NO_FORK, Ordering::Release);
-        refuse(keeper, server, &child);
+        refuse(
+            keeper,
+            server,
+            &child,
+            "was forked by a raw system call and is ended: pleat can follow libc's fork only",
+        );
         return;
     }
-    let reader = serve_until_taken_over(keeper, server, &child);
+    let reader = if let Some(shared) = place(keeper, server, &child) {
+        serve_until_taken_over(keeper, server, &child, &shared)
+    } else {
+        refuse(keeper, server, &child, "was forked while other threads changed the layout, and is ended");
+        None
+    };
     finish(keeper, reader);
 }
 
+/// Reads the layout messages that were on their way when the memory was copied, and finds out which of them the child
+/// shares. `None`: the program changes its layout without a pause, or what is seen cannot be.
+fn place(keeper: &Keeper, server: &mut Server, child: &Uffd) -> Option<Vec<Message>> {
+    for _ in 0..PLACE_TRIES_MAX {
+        keeper.is_alive();
+        if let Err(stuck) = server.serve(&keeper.pager) {
+            crate::handler::give_up(stuck);
+        }
+        if !keeper.pager.kernel.layout_is_changing() {
+            return keeper.pager.place_fork(&mut |page| child.is_registered(page));
+        }
+        thread::sleep(PLACE_PAUSE);
+    }
+    None
+}
+
 /// Serves the child's faults and hands its memory over. `None`: the child has ended first.
-fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd) -> Option<Line> {
+fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd, shared: &[Message]) -> Option<Line> {
     let mut line: Option<Line> = None;
-    // What the child has changed in its layout so far.
-    let mut changes = Vec::new();
+    // What has changed in the child's layout since the state was frozen.
+    let mut changes: Vec<_> = shared.iter().filter_map(change).collect();
     loop {
         keeper.is_alive();
         keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, line.as_ref(), LOOK);
@@ -285,8 +327,7 @@ fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut
                 }
             }
             // Fork handlers of other libraries that run before ours. The child must hear of it.
-            Message::Remove(range) => changes.push((REMOVED, [range.start.0, range.end.0, 0])),
-            Message::Remap { from, to } => changes.push((MOVED, [from.start.0, from.end.0, to.0])),
+            Message::Remove(_) | Message::Remap { .. } => changes.extend(change(&message)),
             // The child compares its mappings with the state when it takes over.
             Message::Unmap(_) => {}
             // Before its agent has started the child has no way to fork but a raw system call.
@@ -300,17 +341,27 @@ fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut
     }
 }
 
-/// A fork past libc's handlers: the child has no agent, and would read zeros where its memory is with us. It is ended
-/// at the first such page, with a line that says why.
-fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd) {
+/// A layout message as the agents tell it to each other.
+fn change(message: &Message) -> Option<(u8, [u64; 3])> {
+    match *message {
+        Message::Remove(range) => Some((REMOVED, [range.start.0, range.end.0, 0])),
+        Message::Unmap(range) => Some((UNMAPPED, [range.start.0, range.end.0, 0])),
+        Message::Remap { from, to } => Some((MOVED, [from.start.0, from.end.0, to.0])),
+        Message::Fault { .. } | Message::Fork(_) => None,
+    }
+}
+
+/// A child that cannot be followed: it has no agent, or we do not know its layout, and it would read zeros where its
+/// memory is with us. It is ended at the first such page, with a line that says why. An agent of it that calls hears
+/// that nobody is there, and ends it too.
+fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd, why: &str) {
     while !child.is_orphaned(keeper.pager.kernel.probe()) {
         keeper.is_alive();
         keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, None, LOOK);
+        drop(keeper.forks.reception.accept());
         while let Some(message) = child.read() {
             if let Message::Fault { thread, .. } = message {
-                crate::failure::say(format_args!(
-                    "process {thread} was forked by a raw system call and is ended: pleat can follow libc's fork only"
-                ));
+                crate::failure::say(format_args!("process {thread} {why}"));
                 thread::kill_process(thread);
             }
         }
@@ -356,7 +407,9 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<(), Errno> {
     passed_on.push(line.number());
     passed_on.extend(file.as_ref().map(|file| file.file().number()));
     let fresh = match file {
-        Some(file) => Some(FreshBacking { store: alloc::boxed::Box::new(file), key: sys::process::random_key()? }),
+        Some(file) => {
+            Some(FreshBacking { store: keeper::device(file, &agent.fault), key: sys::process::random_key()? })
+        }
         None => None,
     };
     // Ends with the process: our ancestors hear of it, and reuse the segments that we read.
@@ -383,7 +436,7 @@ struct Inheritance {
     child: Uffd,
     /// Numbers of the descriptors that we inherit, open under the same numbers as there.
     inherited: Vec<i32>,
-    /// What our process has changed in its layout before we came.
+    /// What has changed in our layout since the state was frozen, before the fork and after it.
     changes: Vec<Message>,
 }
 
@@ -408,6 +461,7 @@ fn receive(name: &[u8; 40]) -> Result<Inheritance, Errno> {
         match byte {
             YOURS => return Ok(Inheritance { line, child, inherited, changes }),
             REMOVED => changes.push(Message::Remove(range)),
+            UNMAPPED => changes.push(Message::Unmap(range)),
             MOVED => changes.push(Message::Remap { from: range, to: PageIndex(to) }),
             _ => return Err(Errno::PROTO),
         }

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 
-use backing::{SegmentLog, SwapFile};
+use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
 use cache::Cache;
 use codec::Codec;
 use page::{ByteCount, PAGE_BYTES, PageCount};
@@ -34,7 +34,7 @@ const FRAMES_MAX: u64 = 1 << 20;
 /// Stacks and thread blocks, as far as they are touched.
 const STACK_BYTES: u64 = 128 << 10;
 /// A handler that has been at one thing for so long, while this process was running, is stuck.
-const STUCK_NS: u64 = 10_000_000_000;
+pub(crate) const STUCK_NS: u64 = 10_000_000_000;
 /// The longest step of time that counts as running: a stopped or suspended process makes longer ones.
 const STEP_NS_MAX: u64 = 100_000_000;
 
@@ -132,7 +132,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let log = match open_swap_file(membership).map_err(Obstacle::of("no swap file"))? {
         Some(file) => {
             forks.pass_on(file.file().number());
-            Some(segment_log(file, membership).map_err(Obstacle::of("no random key"))?)
+            Some(segment_log(device(file, &agent.fault), membership).map_err(Obstacle::of("no random key"))?)
         }
         None => None,
     };
@@ -160,13 +160,38 @@ fn chosen_codec(membership: &Membership) -> &'static dyn Codec {
     codec::ALL[place]
 }
 
-fn segment_log(file: SwapFile, membership: &Membership) -> Result<SegmentLog, Errno> {
+/// The swap file as the log sees it, with the fault that `PLEAT_FAULT` may ask for.
+pub(crate) fn device(file: SwapFile, fault: &[u8]) -> Box<dyn BackingStore> {
+    if fault == b"swap-hangs" { Box::new(Hung(file)) } else { Box::new(file) }
+}
+
+/// A device that never answers a write.
+struct Hung(SwapFile);
+
+impl BackingStore for Hung {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
+        self.0.read_at(offset, out)
+    }
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<(), BackingError> {
+        loop {
+            thread::sleep(Duration::from_secs(1000));
+        }
+    }
+    fn discard(&self, offset: u64, bytes: u64) {
+        self.0.discard(offset, bytes);
+    }
+    fn bytes_max(&self) -> u64 {
+        self.0.bytes_max()
+    }
+}
+
+fn segment_log(device: Box<dyn BackingStore>, membership: &Membership) -> Result<SegmentLog, Errno> {
     let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
     // A segment is large so that writing is cheap, but two of them in memory must be a small part of the budget.
     let segment_bytes = (budget / 256).next_power_of_two().clamp(64 << 10, backing::SEGMENT_BYTES as u64) as usize;
     let key = sys::process::random_key()?;
     let bytes_max = swap_bytes_max(membership);
-    Ok(SegmentLog::with_segment_bytes(Box::new(file), key, bytes_max, segment_bytes))
+    Ok(SegmentLog::with_segment_bytes(device, key, bytes_max, segment_bytes))
 }
 
 fn swap_bytes_max(membership: &Membership) -> u64 {
@@ -200,7 +225,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
     loop {
         if keeper.forks.wants_rest() {
             let agent = crate::host::agent().expect("it made this thread");
-            keeper.forks.rest_while_forking(agent, pager);
+            keeper.forks.rest_while_forking(agent, pager, &mut || watchdog.look(keeper));
             reclaimer.shares_memory();
         }
         keeper.forks.unpin_dead(pager);
@@ -237,8 +262,23 @@ struct Watchdog {
     /// The deed that the handler was seen at, and for how long.
     busy_since: u64,
     seen_for_ns: u64,
-    last_look_ns: u64,
+    running: RunningTime,
     next_look_ns: u64,
+}
+
+/// Time in which this process has been running: a long step is one that it spent stopped, or the machine suspended.
+#[derive(Default)]
+pub(crate) struct RunningTime {
+    last_look_ns: u64,
+}
+
+impl RunningTime {
+    /// What has passed of it since the last look.
+    pub(crate) fn step_ns(&mut self, now_ns: u64) -> u64 {
+        let step = (now_ns - self.last_look_ns).min(STEP_NS_MAX);
+        self.last_look_ns = now_ns;
+        step
+    }
 }
 
 impl Watchdog {
@@ -248,8 +288,7 @@ impl Watchdog {
             return;
         }
         self.next_look_ns = now + STEP_NS_MAX / 2;
-        let step = (now - self.last_look_ns).min(STEP_NS_MAX);
-        self.last_look_ns = now;
+        let step = self.running.step_ns(now);
         let busy_since = keeper.entry().busy_since_ns.load(Ordering::Relaxed);
         // An idle handler with work waiting is as stuck as a busy one.
         let is_waited_for = busy_since != 0 || keeper.pager.kernel.has_messages();

@@ -188,6 +188,12 @@ impl SegmentLog {
         self.append_leaving(RESERVE, owner, encoding)
     }
 
+    /// Whether [`Self::append`] takes an encoding of so many bytes, be it when the medium has caught up.
+    pub fn has_room(&self, encoding_bytes: usize) -> bool {
+        let fits = self.open.as_ref().is_some_and(|open| open.plain.has_room(encoding_bytes));
+        self.trouble.is_none() && (fits || self.has_free_segment(RESERVE))
+    }
+
     /// Appends, and leaves `reserve` places free if a new segment must be opened.
     fn append_leaving(&mut self, reserve: u32, owner: PageIndex, encoding: &[u8]) -> Result<BackingKey, LogFull> {
         if let Some(error) = self.trouble {
@@ -426,18 +432,21 @@ impl SegmentLog {
         self.places.free().saturating_sub(wanted as u32)
     }
 
+    /// Whether there are a place and a number for one more segment, with `reserve` places to be left.
+    fn has_free_segment(&self, reserve: u32) -> bool {
+        let has_number = !self.free_numbers.is_empty() || self.segments.len() < SEGMENTS_MAX;
+        self.places_to_spare() > reserve && has_number
+    }
+
     fn open_segment(&mut self, reserve: u32) -> Result<(), LogFull> {
         assert!(self.open.is_none());
-        if self.places_to_spare() <= reserve {
+        if !self.has_free_segment(reserve) {
             return Err(LogFull::NoSegment);
         }
         if self.sealed.len() + self.writing + 1 >= PLAINS_MAX {
             return Err(LogFull::WritesBehind);
         }
         let number = self.free_numbers.pop().unwrap_or(self.segments.len() as u32);
-        if number as usize == SEGMENTS_MAX {
-            return Err(LogFull::NoSegment);
-        }
         if number as usize == self.segments.len() {
             self.segments.push(None);
             // Room for all that may be freed, so that `discard` does not allocate.

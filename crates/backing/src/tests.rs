@@ -68,7 +68,11 @@ impl Twins {
     }
 
     fn append(&mut self, owner: u64, encoding: &[u8]) -> Result<BackingKey, LogFull> {
-        let key = self.log.append(PageIndex(owner), encoding)?;
+        let has_room = self.log.has_room(encoding.len());
+        let appended = self.log.append(PageIndex(owner), encoding);
+        let is_full = matches!(appended, Err(LogFull::NoSegment | LogFull::Trouble(_)));
+        assert_eq!(has_room, !is_full, "{appended:?}");
+        let key = appended?;
         assert!(self.map.insert(key, (PageIndex(owner), encoding.to_vec())).is_none(), "{key:?} given out twice");
         Ok(key)
     }

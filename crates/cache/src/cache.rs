@@ -83,15 +83,13 @@ pub struct Cache<S> {
     pub(crate) store: S,
     pub(crate) log: Option<SegmentLog>,
     pub(crate) write_back_hand: PageIndex,
-    /// The log took nothing when it was last offered something: no free segment, or a device that fails.
-    pub(crate) log_is_full: bool,
 }
 
 impl<S: Store> Cache<S> {
     /// An empty cache.
     pub fn new(store: S, log: Option<SegmentLog>) -> Self {
         let (table, words) = (PageTable::default(), Words::default());
-        Self { table, words, store, log, write_back_hand: PageIndex(0), log_is_full: false }
+        Self { table, words, store, log, write_back_hand: PageIndex(0) }
     }
 
     /// Where a page is.

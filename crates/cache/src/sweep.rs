@@ -4,7 +4,7 @@
 //! of pages, and a segment holds pages that will be wanted together.
 
 use backing::LogFull;
-use page::{ByteCount, PageCount, PageIndex};
+use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use policy::replacement::{Age, Verdict, look};
 use store::Store;
 
@@ -101,12 +101,8 @@ impl<S: Store> Cache<S> {
             match look(slot.age()) {
                 Verdict::Keep(age) => self.table.set(page, slot.with_age(age)),
                 Verdict::Reclaim => match self.write_back_page(page) {
-                    Ok(bytes) => {
-                        done.bytes += bytes;
-                        self.log_is_full = false;
-                    }
+                    Ok(bytes) => done.bytes += bytes,
                     Err(full) => {
-                        self.log_is_full = full != LogFull::WritesBehind;
                         done.refused = Some(full);
                         break;
                     }
@@ -132,8 +128,9 @@ impl<S: Store> Cache<S> {
         Ok(bytes)
     }
 
-    /// Whether an outcome would make the process smaller at all.
+    /// Whether an outcome would make the process smaller at all. What no codec makes smaller must go below, and the log
+    /// is asked each time: when it was full last, room may have come since without anybody offering it something.
     pub fn gains(&self, outcome: Outcome<'_>) -> bool {
-        (self.log.is_some() && !self.log_is_full) || !matches!(outcome, Outcome::Incompressible(_))
+        !matches!(outcome, Outcome::Incompressible(_)) || self.log.as_ref().is_some_and(|log| log.has_room(PAGE_BYTES))
     }
 }

@@ -290,3 +290,44 @@ fn only_the_frame_that_a_page_lies_in_publishes_it() {
         assert_eq!(kind(cache.place(PageIndex(7))), from);
     }
 }
+
+/// Moves incompressible pages below until the log refuses one, which comes back to the program. Nothing is stored then.
+fn fill_log(cache: &mut Cache<Slabs>) -> Vec<PageIndex> {
+    let bytes = encoding(PAGE_BYTES, 5);
+    let mut below = Vec::new();
+    for page in (0..1000).map(PageIndex) {
+        cache.settle(page, Age::NONE);
+        cache.leave(page, FrameIndex(9));
+        assert_eq!(cache.publish(page, FrameIndex(9), Outcome::Incompressible(&bytes)), Published::Done);
+        // Twice: the first look takes its age.
+        cache.write_back(ByteCount(1), 10);
+        if cache.write_back(ByteCount(1), 10).refused.is_some() {
+            cache.settle(page, Age::NONE);
+            return below;
+        }
+        below.push(page);
+        write_all(cache);
+    }
+    panic!("the log is never full");
+}
+
+#[test]
+fn a_log_that_was_full_is_offered_pages_again_once_it_has_room() {
+    let bytes = encoding(PAGE_BYTES, 5);
+    let mut cache = cache(8 * SEGMENT_BYTES as u64);
+    let below = fill_log(&mut cache);
+    assert_eq!(cache.store_figures().encodings, 0);
+    assert!(!cache.gains(Outcome::Incompressible(&bytes)) && cache.gains(Outcome::Encoded(&bytes.0[..9])));
+    // Half of each segment dies, which frees none of them; cleaning does.
+    for page in below.iter().step_by(2) {
+        cache.discard(*page, *page + PageCount(1));
+    }
+    assert!(!cache.gains(Outcome::Incompressible(&bytes)), "no segment is free yet");
+    while let Some(mut job) = cache.log().unwrap().clean() {
+        job.run().unwrap();
+        cache.finish_clean(job);
+        write_all(&mut cache);
+    }
+    assert!(cache.gains(Outcome::Incompressible(&bytes)));
+    cache.check();
+}

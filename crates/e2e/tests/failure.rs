@@ -19,6 +19,12 @@ const NOISE: &str = "import hashlib, random, sys\nr = random.Random(5)\nx = [r.r
                      print('ready', flush=True)\nsys.stdin.readline()\nh = hashlib.sha256()\nfor b in x: h.update(b)\n\
                      print(h.hexdigest())";
 
+/// 60 MiB of noise that three children read too.
+const FORKS: &str = "import os, random\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(15000)]\n\
+                     want = hash(tuple(x))\nfor i in range(3):\n  pid = os.fork()\n\
+                     \x20 if pid == 0: os._exit(0 if hash(tuple(x)) == want else 1)\n\
+                     \x20 print(os.waitpid(pid, 0)[1], flush=True)\nprint(hash(tuple(x)) == want)";
+
 /// A run whose handler has this fault ends in this time, with one line that says this.
 fn assert_ended(fault: &str, says: &str, time: Range<Duration>) {
     let turn = turn(fault);
@@ -45,6 +51,17 @@ fn a_handler_that_exits_ends_the_program_after_the_time_limit() {
 #[test]
 fn a_handler_that_panics_ends_the_program_at_once() {
     assert_ended("handler-panics", "bug in the agent", Duration::ZERO..Duration::from_secs(10));
+}
+
+/// A fork does not wait for a segment that the device does not take.
+#[test]
+fn a_program_forks_while_its_swap_device_hangs() {
+    let turn = turn("swap-hangs");
+    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", FORKS]));
+    command.env("PLEAT_FAULT", "swap-hangs");
+    let run = folded_by(command);
+    assert_eq!((run.shell_status(), &run.stdout[..]), (0, &b"0\n0\n0\nTrue\n"[..]), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot be met"), "the device did not hang: {}", run.stderr);
 }
 
 /// The swap file of a process, which has no name any more: a descriptor of one of the agent's threads.

@@ -3,6 +3,7 @@
 //! 1. Before the fork the reclaimer is at rest (its thread sees to that) and the state is frozen ([`Pager::try_freeze`]).
 //! 2. The kernel copies the memory, the agent's included, and sends a message with the child's userfaultfd. The forking
 //!    thread waits until the server has read it.
+//!    What other threads have changed of the layout meanwhile the child shares or not ([`Pager::place_fork`]).
 //! 3. The child's faults come to that descriptor. Until the child has a server of its own the parent's brings its
 //!    pages too, from the frozen state, which is the child's state ([`Server::serve_child`]).
 //! 4. The child's agent takes over: it compares its copy of the state with what the kernel says is there
@@ -32,10 +33,11 @@ pub struct FreshBacking {
 }
 
 impl<K: Kernel, S: Store> Pager<K, S> {
-    /// Freezes the state if nobody is in the middle of moving pages. The caller keeps the reclaimer at rest.
+    /// Freezes the state if nobody is in the middle of moving pages. The caller keeps the reclaimer at rest. The writer
+    /// may be at work: see [`Pager::finish_write`].
     pub fn try_freeze(&self) -> bool {
         let mut state = self.lock();
-        if self.desk.is_busy() || !state.ring.is_quiet() {
+        if !state.ring.is_quiet() {
             return false;
         }
         self.kernel.finish_moves();
@@ -57,6 +59,13 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         forked
     }
 
+    /// Once no layout message is on its way, and before the child is served: which of those that have been read since the
+    /// state was frozen the child's memory has seen. `is_registered` says whether a page of the child is, if that can be
+    /// told. `None` if no order of them explains what is registered: then the child cannot be served.
+    pub fn place_fork(&self, is_registered: &mut dyn FnMut(PageIndex) -> Option<bool>) -> Option<Vec<Message>> {
+        self.lock().place_fork(is_registered)
+    }
+
     /// Makes up for what has happened since the state was frozen. Returns the pin under which the child reads our
     /// segments; without a child it must be given back at once.
     pub fn thaw(&self) -> Option<ChildPin> {
@@ -76,14 +85,15 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// not exist, its only thread waits, and its parent serves it no more: so what the kernel says now is the truth.
     ///
     /// # Safety
-    /// No other thread of this process uses the pager. `meanwhile` are the layout messages of the child that its parent
-    /// has read. `replace` makes the child's kernel of the parent's, whose
+    /// No other thread of this process uses the pager. `shared` are the layout messages that the child's memory has seen
+    /// since the state was frozen: those of [`Pager::place_fork`], and those of the child that its parent has read.
+    /// `replace` makes the child's kernel of the parent's, whose
     /// descriptors are not open here.
     pub unsafe fn resume_in_child(
         &mut self,
         entry: &'static Process,
         fresh: Option<FreshBacking>,
-        meanwhile: &[Message],
+        shared: &[Message],
         replace: impl FnOnce(K) -> Result<K, Errno>,
     ) -> Result<(), Errno> {
         // SAFETY: no thread of this process holds it (see above); the parent's did not come along.
@@ -97,10 +107,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         state.forked.clear();
         state.pin = None;
         state.accounts.exhausted = false;
-        state.replay_layout();
-        for message in meanwhile {
-            state.follow(*message);
-        }
+        state.thaw_in_child(shared);
         if let (Some(log), Some(fresh)) = (state.cache.log(), fresh) {
             log.fork_child(fresh.store, fresh.key);
         }

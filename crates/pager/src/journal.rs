@@ -2,18 +2,24 @@
 //!
 //! fork copies the agent's memory page by page. A state that changes meanwhile would reach the child torn. So from just
 //! before the fork until the child has an agent of its own the state is frozen: faults are served from it, but what
-//! they and the layout messages change is only noted here. A record is complete with the store of its first word, and
-//! lies in one page, so the child's copy of the journal is never torn inside a record. Which pages have been filled the
-//! child asks the kernel; from the journal it takes the layout messages that were read before the fork.
+//! they and the layout messages change is only noted here. Which pages have been filled the child asks the kernel; which
+//! layout messages it shares its parent tells it. In its copy of the journal those are missing that were on their way
+//! when the memory was copied.
+//!
+//! A thread changes the layout first and posts its message afterwards, and so does the one that forks. So the order of
+//! the messages says roughly where among them the memory was copied; what is registered in the child says it exactly
+//! ([`Journal::place_fork`]).
 
-use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU64, Ordering};
+use alloc::vec::Vec;
 
-use page::PageIndex;
-use sys::kernel::PageRange;
+use page::{PageCount, PageIndex};
+use sys::kernel::{Message, PageRange};
 
 /// Deeds that fit. Forks last a fraction of a millisecond; a full journal makes faults wait for the fork.
 pub(crate) const RECORDS_MAX: usize = 2048;
+
+/// Records on either side of the mark among which the fork is looked for: messages that were on their way then.
+const PLACES_MAX: usize = 64;
 
 /// A deed to be done when the state thaws.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,116 +34,144 @@ pub(crate) enum Record {
     Moved { from: PageRange, to: PageIndex },
 }
 
-/// Four words, 32 bytes, so that none crosses a page of an aligned array. The first word, written last, is the tag.
-#[repr(C, align(32))]
-#[derive(Debug)]
-struct Raw([AtomicU64; 4]);
+impl Record {
+    /// Pages whose registration tells whether this has happened.
+    fn witnesses(self, managed: &impl Fn(PageRange) -> Option<PageIndex>) -> [Option<PageIndex>; 2] {
+        match self {
+            Self::Filled(_) | Self::Removed(_) => [None, None],
+            Self::Unmapped(range) => [managed(range), None],
+            Self::Moved { from, to } => {
+                let page = managed(from).unwrap_or(from.start);
+                [Some(page), Some(to + (page - from.start))]
+            }
+        }
+    }
+}
 
 /// Records in the order of their deeds.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    records: Box<[Raw]>,
-    used: usize,
-    /// Records that were there when the message about the fork was read.
+    /// Never grows: a forked child's heap must not be copied in the middle of an allocation.
+    records: Vec<Record>,
+    /// Records that the forked child shares.
     before_fork: usize,
 }
 
 impl Journal {
     pub(crate) fn new() -> Self {
-        let records = (0..RECORDS_MAX).map(|_| Raw([const { AtomicU64::new(0) }; 4])).collect();
-        Self { records, used: 0, before_fork: 0 }
+        Self { records: Vec::with_capacity(RECORDS_MAX), before_fork: 0 }
     }
 
     /// Whether no more than `count` records fit any more.
     pub(crate) fn is_nearly_full(&self, count: usize) -> bool {
-        self.used + count >= RECORDS_MAX
+        self.records.len() + count >= RECORDS_MAX
     }
 
     /// Notes a deed.
     pub(crate) fn note(&mut self, record: Record) {
-        let [tag, first, second, third] = match record {
-            Record::Filled(page) => [1, page.0, 0, 0],
-            Record::Removed(range) => [2, range.start.0, range.end.0, 0],
-            Record::Unmapped(range) => [3, range.start.0, range.end.0, 0],
-            Record::Moved { from, to } => [4, from.start.0, from.end.0, to.0],
-        };
-        let raw = &self.records[self.used].0;
-        raw[1].store(first, Ordering::Relaxed);
-        raw[2].store(second, Ordering::Relaxed);
-        raw[3].store(third, Ordering::Relaxed);
-        // Release: whoever sees the tag, in this process or in a copy of its memory, sees the record.
-        raw[0].store(tag, Ordering::Release);
-        self.used += 1;
+        assert!(self.records.len() < RECORDS_MAX, "a fork lasts for more than {RECORDS_MAX} layout messages");
+        self.records.push(record);
     }
 
-    /// What is noted from now on the forked child does not share.
+    /// The message about the fork has been read: what is noted from now on the forked child does not share, as far as we
+    /// know yet.
     pub(crate) fn mark_fork(&mut self) {
-        self.before_fork = self.used;
+        self.before_fork = self.records.len();
     }
 
-    fn get(&self, index: usize) -> Option<Record> {
-        let raw = &self.records.get(index)?.0;
-        let word = |field: usize| raw[field].load(Ordering::Relaxed);
-        let range = || PageRange { start: PageIndex(word(1)), end: PageIndex(word(2)) };
-        match raw[0].load(Ordering::Acquire) {
-            1 => Some(Record::Filled(PageIndex(word(1)))),
-            2 => Some(Record::Removed(range())),
-            3 => Some(Record::Unmapped(range())),
-            4 => Some(Record::Moved { from: range(), to: PageIndex(word(3)) }),
-            _ => None,
+    /// Once no layout message is on its way: finds where among the records the memory was copied. Of the places at which
+    /// nothing is missing in the child that must be registered there, it is the nearest to the mark; false if there is
+    /// none. The opposite, something that should not be registered and is, proves nothing: mappings grow without a
+    /// message. `managed` is the first page of a range that was in the frozen state, `is_registered` `None` where the
+    /// child cannot tell.
+    pub(crate) fn place_fork(
+        &mut self,
+        managed: impl Fn(PageRange) -> Option<PageIndex>,
+        mut is_registered: impl FnMut(PageIndex) -> Option<bool>,
+    ) -> bool {
+        let mut missing: Vec<PageIndex> =
+            self.records.iter().flat_map(|record| record.witnesses(&managed)).flatten().collect();
+        missing.retain(|page| is_registered(*page) == Some(false));
+        let explains = |end: usize| !missing.iter().any(|page| self.must_be_registered(end, *page, &managed));
+        let (mark, end) = (self.before_fork, self.records.len());
+        // The later one first: that a message comes late is likelier than that one overtakes the fork's.
+        let nearest = (0..PLACES_MAX).flat_map(|step| [Some(mark + step), mark.checked_sub(step)]).flatten();
+        let place = nearest.filter(|place| *place <= end).find(|place| explains(*place));
+        self.before_fork = place.unwrap_or(mark);
+        place.is_some()
+    }
+
+    /// Whether a page was registered for certain after the first `end` records.
+    fn must_be_registered(
+        &self,
+        end: usize,
+        mut page: PageIndex,
+        managed: &impl Fn(PageRange) -> Option<PageIndex>,
+    ) -> bool {
+        for record in self.records[..end].iter().rev() {
+            match *record {
+                Record::Unmapped(range) if range.contains(page) => return false,
+                Record::Moved { from, to } if PageRange::new(to, from.count()).contains(page) => {
+                    page = from.start + (page - to);
+                }
+                // Unless mremap keeps it (MREMAP_DONTUNMAP).
+                Record::Moved { from, .. } if from.contains(page) => return false,
+                _ => {}
+            }
         }
+        managed(PageRange::new(page, PageCount(1))).is_some()
+    }
+
+    /// The layout changes that the forked child shares, in order.
+    pub(crate) fn shared_layout(&self) -> impl Iterator<Item = Message> + '_ {
+        self.records[..self.before_fork].iter().filter_map(|record| match *record {
+            Record::Filled(_) => None,
+            Record::Removed(range) => Some(Message::Remove(range)),
+            Record::Unmapped(range) => Some(Message::Unmap(range)),
+            Record::Moved { from, to } => Some(Message::Remap { from, to }),
+        })
     }
 
     /// Where a page's slot is found in the frozen state: under which index, or that it is now with the program
     /// (`Resident`), or nothing (`Untouched`).
     pub(crate) fn trace(&self, page: PageIndex) -> Traced {
-        self.trace_before(self.used, Filled::Count, page)
+        trace(&self.records, Filled::Count, page)
     }
 
     /// The same for a page that the forked child misses: so it has not been filled there, and what we noted after the
     /// fork is not its business.
     pub(crate) fn trace_for_child(&self, page: PageIndex) -> Traced {
-        self.trace_before(self.before_fork, Filled::Ignored, page)
+        trace(&self.records[..self.before_fork], Filled::Ignored, page)
     }
 
-    fn trace_before(&self, end: usize, filled_pages: Filled, mut page: PageIndex) -> Traced {
-        for index in (0..end).rev() {
-            match self.get(index) {
-                Some(Record::Filled(filled)) if filled == page && filled_pages == Filled::Count => {
-                    return Traced::Resident;
-                }
-                Some(Record::Removed(range) | Record::Unmapped(range)) if range.contains(page) => {
-                    return Traced::Untouched;
-                }
-                Some(Record::Moved { from, to }) => {
-                    let target = PageRange::new(to, from.count());
-                    if target.contains(page) {
-                        page = from.start + (page - to);
-                    } else if from.contains(page) {
-                        return Traced::Untouched;
-                    }
-                }
-                _ => {}
-            }
-        }
-        Traced::At(page)
-    }
-
-    /// The deeds in order, counted by what is there, not by `used`: in a child that is older than the records.
-    pub(crate) fn replay(&mut self, mut visit: impl FnMut(Record)) {
-        let mut index = 0;
-        while let Some(record) = self.get(index) {
-            visit(record);
-            self.records[index].0[0].store(0, Ordering::Relaxed);
-            index += 1;
-        }
-        // A child's copy may hold later records behind a missing one: they have not happened here.
-        for raw in self.records[index..].iter().filter(|raw| raw.0[0].load(Ordering::Relaxed) != 0) {
-            raw.0[0].store(0, Ordering::Relaxed);
-        }
-        self.used = 0;
+    /// The deeds in order, each once.
+    pub(crate) fn replay(&mut self, visit: impl FnMut(Record)) {
+        self.records.drain(..).for_each(visit);
         self.before_fork = 0;
     }
+}
+
+fn trace(records: &[Record], filled_pages: Filled, mut page: PageIndex) -> Traced {
+    for record in records.iter().rev() {
+        match *record {
+            Record::Filled(filled) if filled == page && filled_pages == Filled::Count => {
+                return Traced::Resident;
+            }
+            Record::Removed(range) | Record::Unmapped(range) if range.contains(page) => {
+                return Traced::Untouched;
+            }
+            Record::Moved { from, to } => {
+                let target = PageRange::new(to, from.count());
+                if target.contains(page) {
+                    page = from.start + (page - to);
+                } else if from.contains(page) {
+                    return Traced::Untouched;
+                }
+            }
+            _ => {}
+        }
+    }
+    Traced::At(page)
 }
 
 /// Whether a record of a filled page says that it is there.
@@ -195,16 +229,51 @@ mod tests {
         journal.replay(|_| panic!("replayed twice"));
     }
 
+    /// A thread has moved a range and unmapped another. The child's memory says how much of that it shares, wherever the
+    /// message about the fork came.
     #[test]
-    fn a_torn_copy_ends_at_the_first_missing_record() {
-        let mut journal = Journal::new();
-        for page in 0..4 {
-            journal.note(Record::Filled(PageIndex(page)));
+    fn the_fork_is_found_among_the_records() {
+        let (old, new, gone) = (range(100, 110), range(200, 210), range(300, 310));
+        let records =
+            [Record::Filled(PageIndex(1)), Record::Moved { from: old, to: new.start }, Record::Unmapped(gone)];
+        let managed = |asked: PageRange| {
+            [old, gone].into_iter().find_map(|region| region.intersection(asked)).map(|common| common.start)
+        };
+        // How many of the two the child shares, and what it shares when the message came after so many records. That
+        // `gone` is registered proves nothing.
+        for (shares, found) in [(0, [0, 1, 1, 1]), (1, [2, 2, 2, 3]), (2, [3, 3, 3, 3])] {
+            for (mark, found) in found.into_iter().enumerate() {
+                let mut journal = Journal::new();
+                for record in records {
+                    journal.note(record);
+                }
+                journal.before_fork = mark;
+                let is_registered = |page: PageIndex| match page.0 {
+                    100 => Some(shares == 0),
+                    200 => Some(shares > 0),
+                    300 => Some(shares < 2),
+                    _ => panic!("{page:?} is no witness"),
+                };
+                assert!(journal.place_fork(managed, is_registered));
+                assert_eq!(journal.before_fork, found, "{shares} shared, mark {mark}");
+            }
         }
-        journal.records[2].0[0].store(0, Ordering::Relaxed);
-        let mut seen = alloc::vec::Vec::new();
-        journal.replay(|record| seen.push(record));
-        assert_eq!(seen.len(), 2);
-        journal.replay(|_| panic!("a record behind the tear came back"));
+    }
+
+    #[test]
+    fn a_fork_that_no_order_explains_is_not_placed() {
+        let (region, other) = (range(100, 110), range(300, 310));
+        let mut journal = Journal::new();
+        journal.note(Record::Unmapped(region));
+        journal.note(Record::Unmapped(other));
+        let managed = |asked: PageRange| {
+            [region, other].into_iter().find_map(|region| region.intersection(asked)).map(|common| common.start)
+        };
+        assert!(journal.place_fork(managed, |_| None));
+        journal.note(Record::Moved { from: range(500, 510), to: PageIndex(100) });
+        journal.note(Record::Moved { from: range(600, 610), to: PageIndex(500) });
+        // The second move has happened and the first has not.
+        let managed = |asked: PageRange| Some(asked.start).filter(|page| page.0 >= 300);
+        assert!(!journal.place_fork(managed, |page| Some(page.0 == 500)));
     }
 }

@@ -237,18 +237,26 @@ impl<S: Store> State<S> {
         self.has_forked = false;
     }
 
-    /// In a forked child: follows the layout messages that were noted before the fork. Which pages were filled the
-    /// kernel knows.
-    pub(crate) fn replay_layout(&mut self) {
+    /// Once no layout message is on its way: finds out which of them the child shares; see [`Journal::place_fork`].
+    pub(crate) fn place_fork(&mut self, is_registered: impl FnMut(PageIndex) -> Option<bool>) -> Option<Vec<Message>> {
+        let Self { journal, regions, .. } = self;
+        let managed = |range| Some(regions.iter().find_map(|region| region.intersection(range))?.start);
+        journal.place_fork(managed, is_registered).then(|| journal.shared_layout().collect())
+    }
+
+    /// In a forked child: makes the frozen state one that changes, and follows what the parent has told instead of its
+    /// notes, which may be copied in part only.
+    pub(crate) fn thaw_in_child(&mut self, shared: &[Message]) {
         self.frozen = false;
         self.has_forked = false;
-        let mut journal = core::mem::replace(&mut self.journal, Journal::new());
-        journal.replay(|record| {
-            if !matches!(record, Record::Filled(_)) {
-                self.apply(record);
-            }
-        });
-        self.journal = journal;
+        // Not dropped: they may have changed while they were copied.
+        core::mem::forget(core::mem::replace(&mut self.journal, Journal::new()));
+        core::mem::forget(core::mem::take(&mut self.vacated));
+        for message in shared {
+            self.follow(*message);
+        }
+        // Nobody is here who could still tell of their unmapping.
+        self.vacated.clear();
     }
 
     /// Makes up for what has been noted since [`State::freeze`].

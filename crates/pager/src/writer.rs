@@ -1,11 +1,14 @@
 //! The writer: a thread that writes sealed segments, so that the reclaimer never waits for a device.
 //!
 //! While it waited nobody would see the program grow. Without a writer (in tests) the reclaimer writes by itself.
+//!
+//! A fork does not wait for the writer either, whose device may hang: a segment on its way stays in memory, where both
+//! processes find it, and what became of it is noted when the state has thawed.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use backing::WriteJob;
+use backing::{BackingError, WriteJob};
 use store::Store;
 use sys::kernel::Kernel;
 use sys::sync::{Lock, Sharing, wait_while, wake_all};
@@ -17,6 +20,8 @@ use crate::ledger::Counter;
 const RETRY_NS: u64 = 1_000_000_000;
 /// Longest sleep; a job ends it.
 const REST: Duration = Duration::from_hours(1);
+/// Between two looks at whether a fork is done: nobody waits for us meanwhile.
+const THAW_PAUSE: Duration = Duration::from_millis(1);
 
 /// Nobody writes but the reclaimer.
 const ABSENT: u32 = 0;
@@ -53,13 +58,32 @@ impl Desk {
         None
     }
 
+    /// On the writer's thread: from now on jobs can be left.
+    pub(crate) fn open(&self) {
+        self.state.store(IDLE, Ordering::Release);
+    }
+
+    /// On the writer's thread: the job that has been left. The desk stays busy until [`Desk::done`].
+    pub(crate) fn take(&self) -> Option<WriteJob> {
+        self.job.lock().take()
+    }
+
+    /// On the writer's thread: the next job can be left.
+    pub(crate) fn done(&self) {
+        // Release: the reclaimer that sees us idle sees the segment written.
+        self.state.store(IDLE, Ordering::Release);
+    }
+
     /// In a forked child: the parent's writer did not come along, even if it was just looking at the desk.
     ///
     /// # Safety
     /// No thread of this process uses the desk.
     pub(crate) unsafe fn clear(&self) {
-        // SAFETY: the caller's promise. There is no job in it: the state is frozen only while the desk is not busy.
+        // SAFETY: the caller's promise.
         unsafe { self.job.reset() };
+        // Not dropped: the writer may have been about to take it, and then it is half here and half there. The log writes
+        // its segment anew.
+        core::mem::forget(self.take());
         self.state.store(ABSENT, Ordering::Release);
     }
 }
@@ -67,14 +91,12 @@ impl Desk {
 impl<K: Kernel, S: Store> Pager<K, S> {
     /// What the writer's thread does for the rest of its life.
     pub fn write_segments(&self) -> ! {
-        self.desk.state.store(IDLE, Ordering::Release);
+        self.desk.open();
         loop {
             wait_while(&self.desk.state, IDLE, REST, Sharing::Process);
-            let job = self.desk.job.lock().take();
-            if let Some(job) = job {
+            if let Some(job) = self.desk.take() {
                 self.write(job);
-                // Release: the reclaimer that sees us idle sees the segment written.
-                self.desk.state.store(IDLE, Ordering::Release);
+                self.desk.done();
                 self.hurry();
             }
         }
@@ -82,17 +104,29 @@ impl<K: Kernel, S: Store> Pager<K, S> {
 
     /// Writes one segment and notes how that went.
     pub(crate) fn write(&self, mut job: WriteJob) {
-        let bytes = job.bytes() as u64;
         let result = job.run();
+        let mut unfinished = self.finish_write(job, result);
+        while let Some(job) = unfinished {
+            sys::thread::sleep(THAW_PAUSE);
+            unfinished = self.finish_write(job, result);
+        }
+        self.has_progressed();
+    }
+
+    /// Notes what became of a segment. While the program forks it gives the job back: the log must not change.
+    pub(crate) fn finish_write(&self, job: WriteJob, result: Result<(), BackingError>) -> Option<WriteJob> {
         let mut state = self.lock();
+        if state.frozen {
+            return Some(job);
+        }
+        let bytes = job.bytes() as u64;
         if result.is_ok() {
             self.entry.add(Counter::WrittenBackBytes, bytes);
         } else {
             state.retry_at_ns = self.kernel.now_ns() + RETRY_NS;
         }
         state.cache.log().expect("it gave the job").finish_write(job, result);
-        drop(state);
-        self.has_progressed();
+        None
     }
 
     /// Lets the log offer a segment whose write failed once more, when it is time.

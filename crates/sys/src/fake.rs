@@ -384,6 +384,13 @@ impl FakeKernel {
         memory.change(thread, VecDeque::from([PlainMessage::Fork(number)]), None)
     }
 
+    /// The message that was posted last comes first: Linux posts them when the memory has been let go of, in any order.
+    pub fn overtake(&self) {
+        let memory = &mut *self.memory.borrow_mut();
+        let last = memory.events.pop_back().expect("a message that is not read");
+        memory.events.push_front(last);
+    }
+
     /// The child's memory. Taken once.
     #[must_use]
     pub fn take_child(&self, forked: &ForkedMemory) -> Self {

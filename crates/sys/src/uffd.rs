@@ -148,6 +148,18 @@ impl Uffd {
         self.ioctl(UFFDIO_WRITEPROTECT, argument.as_mut_ptr()) == Err(Errno::SRCH)
     }
 
+    /// Whether faults of this page arrive here; `None` if that cannot be told now, because the layout is changing.
+    pub fn is_registered(&self, page: PageIndex) -> Option<bool> {
+        // Continuing is for shared memory: INVAL for a registered range of ours, NOENT where nothing is registered.
+        const UFFDIO_CONTINUE: usize = 0xc020_aa07;
+        let mut argument = [page.address(), PAGE_BYTES as u64, 0, 0];
+        match self.ioctl(UFFDIO_CONTINUE, argument.as_mut_ptr()) {
+            Err(Errno::INVAL) => Some(true),
+            Err(Errno::NOENT) => Some(false),
+            _ => None,
+        }
+    }
+
     /// Copies one page into the hole `to` and wakes who waits there.
     pub fn fill(&self, to: PageIndex, bytes: &page::PageBytes) -> Result<(), Errno> {
         // SAFETY: a reference to a page is readable for a page.
@@ -233,5 +245,21 @@ mod tests {
         let unmap = decode([0x16, 0x1000, 0x3000, 0]);
         assert_eq!(unmap, Some(Message::Unmap(PageRange { start: PageIndex(1), end: PageIndex(3) })));
         assert_eq!(decode([0x77, 0, 0, 0]), None);
+    }
+
+    /// On the real kernel, where the test may open a userfaultfd.
+    #[test]
+    fn what_is_registered_is_told_apart() {
+        let Ok(uffd) = Uffd::open(feature::MOVE) else {
+            println!("skipped: no userfaultfd");
+            return;
+        };
+        let area = crate::Area::reserve(2 * PAGE_BYTES).unwrap();
+        let page = PageIndex::containing(area.base() as u64);
+        assert_eq!(uffd.is_registered(page), Some(false));
+        uffd.register(PageRange::new(page, PageCount(1))).unwrap();
+        assert_eq!(uffd.is_registered(page), Some(true));
+        assert_eq!(uffd.is_registered(page + PageCount(1)), Some(false));
+        assert_eq!(uffd.is_registered(PageIndex(1)), Some(false), "nothing is mapped there");
     }
 }

@@ -35,7 +35,7 @@ impl SegmentLog {
     /// What is in memory goes to `store` under `fresh_key`, a key that has never been used.
     ///
     /// Jobs that threads of the parent had in their hands at the fork do not exist here. What they held of memory stays
-    /// allocated, and counted: two segments' worth for each write.
+    /// allocated, and counted: two segments' worth for each write. The parent's file, which they had too, stays open.
     pub fn fork_child(&mut self, store: Box<dyn BackingStore>, fresh_key: [u8; 32]) {
         self.era += 1;
         self.places = Places::new(places_max(store.bytes_max(), self.segment_bytes));

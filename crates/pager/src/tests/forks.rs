@@ -3,12 +3,13 @@
 
 use std::rc::Rc;
 
-use backing::MemoryBacking;
-use page::{ByteCount, PageIndex};
+use backing::{BackingError, MemoryBacking, WriteJob};
+use cache::Census;
+use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::{Access, FakeKernel};
 use sys::kernel::{Kernel as _, Message};
 
-use super::program::{Mix, Program};
+use super::program::{Disturbance, Mix, Program};
 use super::schedules::begin;
 use super::world::{Setup, World, entry};
 use crate::{FreshBacking, Pager};
@@ -22,11 +23,45 @@ enum Side {
     Child,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Device {
+    Answers,
+    /// It has a segment in its hands when the program forks, and gives it back when the child is on its own.
+    Hangs,
+}
+
+/// What another thread does to the layout while the program forks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Other {
+    Rests,
+    /// Its change is in the copied memory, its message is not read yet.
+    ChangesBefore,
+    /// The same, and its message comes behind that of the fork.
+    ChangesBeforeAndTellsLate,
+    /// The memory is copied without its change, which is told first.
+    ChangesAfterAndTellsEarly,
+    ChangesAfter,
+}
+
+impl Other {
+    /// What it may do. Where the order of the messages is not that of the deeds, only what is missing in the child can
+    /// tell: not that something is still there, nor that mremap has kept its source.
+    fn among(self) -> &'static [Disturbance] {
+        use Disturbance::{MapsOver, MovesAndKeeps, MovesAway, MovesOver, Unmaps};
+        match self {
+            Self::Rests => &[],
+            Self::ChangesBefore | Self::ChangesAfter => &[Unmaps, MapsOver, MovesOver, MovesAway, MovesAndKeeps],
+            Self::ChangesBeforeAndTellsLate => &[Unmaps, MapsOver, MovesOver, MovesAway],
+            Self::ChangesAfterAndTellsEarly => &[MovesAway],
+        }
+    }
+}
+
 fn world(seed: u64) -> World {
-    let mix = Mix { layout: 2, flags: 0, noise: 6, words: 2, text: 8, pages_max: 900 };
+    let mix = Mix { layout: 2, flags: 0, noise: 30, words: 3, text: 15, pages_max: 1200 };
     let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(MemoryBacking::new(BYTES)), BYTES));
     // Nobody acts inside others: both plays must come to the same state.
-    World::new(Setup { mix, swap, share: ByteCount(7 << 18), interleave: 0, ..Setup::plain(seed) })
+    World::new(Setup { mix, swap, share: ByteCount(5 << 18), interleave: 0, ..Setup::plain(seed) })
 }
 
 /// Some life in the frozen state: faults and layout changes, which are only noted.
@@ -67,24 +102,73 @@ fn serve_child(world: &mut World, child: &FakeKernel, program: &mut Program, eve
     }
 }
 
-fn play(seed: u64, side: Side) {
+/// Somebody leaves a segment to a writer that does nothing with it. Says no if nobody writes.
+fn hang(world: &mut World) -> bool {
+    world.pager.desk.open();
+    for _ in 0..2000 {
+        if world.pager.desk.is_busy() {
+            return true;
+        }
+        world.step().unwrap();
+    }
+    false
+}
+
+/// The device answers. While the state is frozen nothing of it must show.
+fn answer(world: &World) -> (WriteJob, Result<(), BackingError>) {
+    let mut job = world.pager.desk.take().expect("the device hung");
+    let result = job.run();
+    let before = world.pager.lock().cache.log_figures();
+    let job = world.pager.finish_write(job, result).expect("the state is frozen");
+    assert_eq!(world.pager.lock().cache.log_figures(), before);
+    (job, result)
+}
+
+/// The program forks while another thread does what it does. Returns the child's memory, what the program in it knows of
+/// it, and the layout messages that it shares.
+fn fork(world: &mut World, other: Other) -> (FakeKernel, Program, Vec<Message>) {
+    let kernel = &world.pager.kernel;
+    let mut program = world.program.borrow_mut();
+    if matches!(other, Other::ChangesBefore | Other::ChangesBeforeAndTellsLate) {
+        program.disturb(kernel, 2, other.among());
+    }
+    // The program's memory as the child finds it.
+    let mut childs = program.clone();
+    childs.become_child();
+    program.fork(kernel, 1);
+    if matches!(other, Other::ChangesAfter | Other::ChangesAfterAndTellsEarly) {
+        program.disturb(kernel, 2, other.among());
+    }
+    if matches!(other, Other::ChangesBeforeAndTellsLate | Other::ChangesAfterAndTellsEarly) {
+        kernel.overtake();
+    }
+    while kernel.layout_is_changing() {
+        world.server.borrow_mut().serve(&world.pager).unwrap();
+        program.drain(kernel);
+    }
+    let forked = world.pager.take_forked().expect("the message has been read");
+    let child = kernel.take_child(&forked);
+    let shared = world.pager.place_fork(&mut |page| Some(child.is_registered(page)));
+    (child, childs, shared.expect("some order explains it"))
+}
+
+/// Says where the pages were when the program forked; nowhere if the device was to hang and nobody has written.
+fn play(seed: u64, side: Side, device: Device, other: Other) -> Census {
     let mut world = world(seed);
     begin(&mut world);
     for _ in 0..1500 {
         world.step().unwrap();
     }
+    if device == Device::Hangs && !hang(&mut world) {
+        return Census::default();
+    }
     world.drain().unwrap();
     world.round();
     assert!(world.pager.try_freeze());
+    let census = world.pager.lock().cache.census();
     live_frozen(&mut world, 60);
     settle_down(&mut world);
-    // The program's memory as the child finds it.
-    let mut childs = world.program.borrow().clone();
-    childs.become_child();
-    world.program.borrow_mut().fork(&world.pager.kernel, 1);
-    world.server.borrow_mut().serve(&world.pager).unwrap();
-    let forked = world.pager.take_forked().expect("the message has been read");
-    let child = world.pager.kernel.take_child(&forked);
+    let (child, mut childs, shared) = fork(&mut world, other);
     settle_down(&mut world);
     serve_child(&mut world, &child, &mut childs, 5);
     match side {
@@ -92,7 +176,13 @@ fn play(seed: u64, side: Side) {
             live_frozen(&mut world, 60);
             settle_down(&mut world);
             serve_child(&mut world, &child, &mut childs, 3);
+            let written = (device == Device::Hangs).then(|| answer(&world));
             let pin = world.pager.thaw().expect("there is a log");
+            if let Some((job, result)) = written {
+                assert!(world.pager.finish_write(job, result).is_none());
+                // SAFETY: this test has one thread.
+                unsafe { world.pager.desk.clear() };
+            }
             world.check();
             world.reclaimer.borrow_mut().shares_memory();
             for step in 0..1500 {
@@ -104,18 +194,34 @@ fn play(seed: u64, side: Side) {
             world.pager.unpin(pin);
             world.finish().unwrap();
         }
-        Side::Child => become_child(world, child, childs),
+        Side::Child => become_child(world, child, childs, &shared),
     }
+    census
 }
 
-fn become_child(world: World, child: FakeKernel, childs: Program) {
+/// Plays both sides of each seed. Pages must have been wherever encodings are kept, or the plays show nothing.
+fn play_all(seeds: core::ops::Range<u64>, device: Device, other: Other) {
+    let mut sums = [PageCount::ZERO; 4];
+    for seed in seeds {
+        for side in [Side::Parent, Side::Child] {
+            println!("seed {seed} {side:?}");
+            let Census { same_filled, compressed, incompressible, below, .. } = play(seed, side, device, other);
+            for (sum, count) in sums.iter_mut().zip([same_filled, compressed, incompressible, below]) {
+                *sum += count;
+            }
+        }
+    }
+    assert!(sums.iter().all(|sum| *sum > PageCount(100)), "{sums:?}");
+}
+
+fn become_child(world: World, child: FakeKernel, childs: Program, shared: &[Message]) {
     let (share, random) = (world.share, world.random.clone());
     let pager = world.pager.clone();
     drop(world);
     let mut pager: Pager<FakeKernel, _> = Rc::into_inner(pager).expect("the world has ended");
     let fresh = FreshBacking { store: Box::new(MemoryBacking::new(BYTES)), key: [8; 32] };
     // SAFETY: this test has one thread.
-    unsafe { pager.resume_in_child(entry(), Some(fresh), &[], |_| Ok(child)) }.unwrap();
+    unsafe { pager.resume_in_child(entry(), Some(fresh), shared, |_| Ok(child)) }.unwrap();
     let mut world = World::with(pager, childs, random, share, 12);
     world.reclaimer.borrow_mut().shares_memory();
     world.check();
@@ -130,12 +236,32 @@ fn become_child(world: World, child: FakeKernel, childs: Program) {
 
 #[test]
 fn parents_and_children_read_what_was_written() {
-    for seed in 0..SCHEDULES {
-        for side in [Side::Parent, Side::Child] {
-            println!("seed {seed} {side:?}");
-            play(seed, side);
-        }
-    }
+    play_all(0..SCHEDULES, Device::Answers, Other::Rests);
+}
+
+#[test]
+fn a_fork_does_not_wait_for_a_device_that_hangs() {
+    play_all(200..200 + SCHEDULES, Device::Hangs, Other::Rests);
+}
+
+#[test]
+fn a_layout_change_that_is_unread_at_the_fork_is_shared() {
+    play_all(300..300 + SCHEDULES, Device::Answers, Other::ChangesBefore);
+}
+
+#[test]
+fn a_layout_change_before_the_fork_is_shared_though_it_is_told_late() {
+    play_all(400..400 + SCHEDULES, Device::Answers, Other::ChangesBeforeAndTellsLate);
+}
+
+#[test]
+fn a_layout_change_after_the_fork_is_not_shared_though_it_is_told_early() {
+    play_all(500..500 + SCHEDULES, Device::Answers, Other::ChangesAfterAndTellsEarly);
+}
+
+#[test]
+fn a_layout_change_after_the_fork_is_not_shared() {
+    play_all(600..600 + SCHEDULES, Device::Answers, Other::ChangesAfter);
 }
 
 /// Nothing forks: the state thaws and goes on.

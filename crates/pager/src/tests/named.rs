@@ -2,7 +2,7 @@
 
 use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
-use sys::fake::Call;
+use sys::fake::{Call, Progress};
 use sys::kernel::PageRange;
 
 use super::content::Content;
@@ -10,6 +10,7 @@ use super::program::{FIRST, Mix};
 use super::world::{Setup, TestPager, World};
 use crate::eviction::{Evicted, Worker};
 use crate::ledger::Counter;
+use crate::scan::{Scanned, scan};
 
 fn range(start: u64, count: u64) -> PageRange {
     PageRange::new(PageIndex(FIRST + start), PageCount(count))
@@ -81,8 +82,45 @@ fn the_grown_end_of_a_mapping_survives_its_scan() {
     }
     for _ in 0..50 {
         world.round();
-        crate::scan::scan(&world.pager);
+        scan(&world.pager);
     }
+    world.finish().unwrap();
+}
+
+/// While a scan registers a mapping, another thread unmaps its second half and maps it anew: without a message, for it is
+/// not registered yet, and behind the registration, so that it never is. What would be moved out of there would read as
+/// zeros: a scan adopts only what is whole.
+#[test]
+fn a_scan_adopts_only_what_is_whole() {
+    let mut world = world(100, Setup::plain(9), Content::Text);
+    let (whole, replaced) = (range(1000, 200), range(1100, 100));
+    world.program.borrow_mut().map(&world.pager.kernel, whole);
+    let program = world.program.clone();
+    let mut looks = 0;
+    world.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
+        looks += u64::from(call == Call::Mappings);
+        match call {
+            Call::Register => assert_eq!(kernel.unmap(1, replaced), Progress::Done),
+            Call::Mappings if looks == 2 => {
+                let mut program = program.borrow_mut();
+                program.map(kernel, replaced);
+                for page in replaced.start.until(replaced.end) {
+                    program.touch(kernel, 0, page, Some(Content::Text(page.0)));
+                }
+            }
+            _ => {}
+        }
+    })));
+    assert_eq!(scan(&world.pager), Scanned::Registered(0));
+    world.pager.kernel.set_meanwhile(None);
+    assert!(world.pager.kernel.is_registered(whole.start) && !world.pager.kernel.is_registered(replaced.start));
+    // Everything leaves that can.
+    while Worker::evict(&world.pager) != Evicted::Nothing {
+        Worker::patient().encode(&world.pager);
+    }
+    assert!(world.pager.kernel.is_present(replaced.start));
+    // The next scan sees two mappings, each of them whole.
+    assert_eq!(scan(&world.pager), Scanned::Registered(2));
     world.finish().unwrap();
 }
 
@@ -131,7 +169,7 @@ fn a_page_that_a_scan_finds_before_its_fault_is_noted() {
         fills += u64::from(call == Call::Filled);
         if call == Call::Filled && fills == 1 {
             program.borrow_mut().drain(kernel);
-            crate::scan::scan(&pager);
+            scan(&pager);
             leave(&pager, page);
         }
     })));

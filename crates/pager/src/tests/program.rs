@@ -27,6 +27,21 @@ enum Thread {
     Layout,
 }
 
+/// What a thread does to the layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Disturbance {
+    /// munmap
+    Unmaps,
+    /// mmap with `MAP_FIXED`
+    MapsOver,
+    /// mremap to wherever it may be
+    MovesOver,
+    /// mremap to where nothing is
+    MovesAway,
+    /// The same with `MREMAP_DONTUNMAP`
+    MovesAndKeeps,
+}
+
 /// How often what happens, as weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mix {
@@ -267,6 +282,33 @@ impl Program {
             }
         };
         self.wait_for(thread, progress);
+    }
+
+    /// A thread unmaps, maps or moves something that is registered, so that a message of it waits to be read.
+    pub(super) fn disturb(&mut self, kernel: &FakeKernel, thread: usize, among: &[Disturbance]) {
+        while self.threads[thread] == Thread::Idle {
+            let Some(range) = self.some_range(kernel) else { continue };
+            let to = PageRange::new(PageIndex(FIRST + self.random.below(ADDRESSES)), range.count());
+            let is_free = self.shadow.range(to.start..to.end).next().is_none();
+            match among[self.random.below(among.len() as u64) as usize] {
+                Disturbance::Unmaps => {
+                    self.forget(range);
+                    let progress = kernel.unmap(thread as u32, range);
+                    self.wait_for(thread, progress);
+                }
+                Disturbance::MapsOver => {
+                    self.fresh(range);
+                    let progress = kernel.map_fixed(thread as u32, range);
+                    self.wait_for(thread, progress);
+                }
+                Disturbance::MovesOver if to.intersection(range).is_none() => {
+                    self.remap(kernel, thread, range, to.start, false);
+                }
+                Disturbance::MovesAway if is_free => self.remap(kernel, thread, range, to.start, false),
+                Disturbance::MovesAndKeeps if is_free => self.remap(kernel, thread, range, to.start, true),
+                _ => {}
+            }
+        }
     }
 
     pub(super) fn discard(&mut self, kernel: &FakeKernel, thread: usize, range: PageRange) {
