@@ -124,6 +124,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         })?;
         let old: Vec<PageRange> = state.regions.iter().collect();
         state.regions.clear();
+        state.discarded_early.clear();
         for region in &old {
             let mut gone = *region;
             for part in mapped.iter().filter_map(|range| range.intersection(*region)) {

@@ -7,9 +7,7 @@
 
 use alloc::vec::Vec;
 
-use cache::Place;
 use page::{PageCount, PageIndex};
-use policy::replacement::Age;
 use store::Store;
 use sys::kernel::{Kernel, Mapping, MappingName, PageRange};
 
@@ -73,6 +71,7 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     for gap in &whole {
         adopt(pager, &mut state, *gap);
     }
+    state.forget_discarded();
     Scanned::Registered(whole.len())
 }
 
@@ -92,11 +91,7 @@ fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: 
     // Without an answer the pages that are there stay where they are, unmanaged, until they are discarded.
     let _ = pager.kernel.resident(range, &mut |run| {
         for page in run.start.until(run.end) {
-            // The end of a mapping that has grown is registered before we know of it, and some of its pages may have
-            // been served, or even reclaimed, already.
-            if state.cache.place(page) == Place::Untouched {
-                state.cache.settle(page, Age::NONE);
-            }
+            state.adopt(page);
         }
     });
 }

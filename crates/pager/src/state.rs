@@ -44,6 +44,9 @@ pub(crate) struct State<S> {
     /// Ranges that mremap has left: a message about their unmapping follows, and by then another mapping may have moved
     /// there. Known to be over when the kernel lets us move or fill a page again.
     vacated: Vec<PageRange>,
+    /// Ranges discarded where nothing is managed. The kernel tells of it before it does it, and until it has, the pages
+    /// look as if they were there to stay: a scan must not adopt them.
+    pub(crate) discarded_early: Vec<PageRange>,
     /// After a failed write: when the device is to be tried again.
     pub(crate) retry_at_ns: u64,
     /// Layout messages since the start.
@@ -66,6 +69,7 @@ impl<S: Store> State<S> {
             copied: None,
             pin: None,
             vacated: Vec::new(),
+            discarded_early: Vec::new(),
             retry_at_ns: 0,
             layout_events: 0,
         }
@@ -174,6 +178,22 @@ impl<S: Store> State<S> {
         self.cache.settle(page, age);
     }
 
+    /// A page of a new region is there: it becomes resident, unless it is known already or about to be discarded.
+    pub(crate) fn adopt(&mut self, page: PageIndex) {
+        // The end of a mapping that has grown is registered before we know of it, and some of its pages may have been
+        // served, or even reclaimed, already.
+        let is_unknown = self.cache.place(page) == Place::Untouched;
+        if is_unknown && !self.discarded_early.iter().any(|range| range.contains(page)) {
+            self.cache.settle(page, Age::NONE);
+        }
+    }
+
+    /// After a scan: what is managed now sends its messages in time.
+    pub(crate) fn forget_discarded(&mut self) {
+        let Self { regions, discarded_early, .. } = self;
+        discarded_early.retain(|range| regions.run(range.start, range.count()) < range.count());
+    }
+
     /// Follows a layout message. Faults are not for this.
     pub(crate) fn follow(&mut self, message: Message) {
         self.layout_events += 1;
@@ -210,7 +230,15 @@ impl<S: Store> State<S> {
     fn apply(&mut self, record: Record) {
         match record {
             Record::Filled(page) => self.cache.settle(page, Age::TOUCHED),
-            Record::Removed(range) => self.cache.discard(range.start, range.end),
+            Record::Removed(range) => {
+                self.cache.discard(range.start, range.end);
+                let Self { regions, discarded_early, .. } = self;
+                regions.gaps(range, |gap| {
+                    if !discarded_early.contains(&gap) {
+                        discarded_early.push(gap);
+                    }
+                });
+            }
             Record::Unmapped(range) => {
                 self.cache.discard(range.start, range.end);
                 self.regions.cut(range);

@@ -3,7 +3,7 @@
 use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::{Call, Progress};
-use sys::kernel::PageRange;
+use sys::kernel::{Kernel, PageRange};
 
 use super::content::Content;
 use super::program::{FIRST, Mix};
@@ -280,4 +280,30 @@ fn the_server_stops_where_it_is_not_cheaper() {
     fault(&mut world, 300);
     assert_eq!(stocked(&world), first, "it tries again only after many faults");
     world.finish().unwrap();
+}
+
+/// madvise tells before it discards. A scan in between finds the pages, which are as good as gone: were one adopted it
+/// could be moved out, and would survive.
+#[test]
+fn a_page_that_is_about_to_be_discarded_is_not_adopted() {
+    let mut world = World::new(Setup { interleave: 0, ..Setup::plain(40) });
+    let kernel = &world.pager.kernel;
+    world.program.borrow_mut().map(kernel, range(0, 40));
+    for page in 0..40 {
+        world.program.borrow_mut().touch(kernel, 0, PageIndex(FIRST + page), Some(Content::Text(page)));
+    }
+    // A scan that found the layout changing has got so far.
+    kernel.register(range(0, 40)).unwrap();
+    assert_eq!(kernel.discard(1, range(8, 8)), Progress::Stepped);
+    world.server.borrow_mut().serve(&world.pager).unwrap();
+    assert_eq!(kernel.advance(1), Progress::Stepped);
+    assert_eq!(kernel.about_to_zap(1), Some(range(8, 8)));
+    assert_eq!(scan(&world.pager), Scanned::Registered(1));
+    let place = |page: u64| world.pager.lock().cache.place(PageIndex(FIRST + page));
+    assert_eq!(
+        (place(7), place(8), place(15), place(16)),
+        (Place::Resident, Place::Untouched, Place::Untouched, Place::Resident)
+    );
+    assert_eq!(kernel.advance(1), Progress::Done);
+    assert!(world.pager.lock().discarded_early.is_empty());
 }
