@@ -126,8 +126,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let frames = PageCount((budget / FRAMES_DIVISOR / PAGE_BYTES as u64).clamp(FRAMES_MIN, FRAMES_MAX));
     let quarters = Quarters::reserve(frames).map_err(Obstacle::of("no address space"))?;
     let kernel = Linux::open(quarters).map_err(Obstacle::of("userfaultfd is not permitted"))?;
-    // Twice the budget: a slab takes a span of addresses that it fills by half at least.
-    let store = Slabs::new(2 * budget as usize).map_err(Obstacle::of("no address space"))?;
+    let store = open_store(budget).map_err(Obstacle::of("no address space"))?;
     let forks = Forks::open().map_err(Obstacle::of("no socket for forked processes"))?;
     let log = match open_swap_file(membership).map_err(Obstacle::of("no swap file"))? {
         Some(file) => {
@@ -152,6 +151,14 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
         fault: &agent.fault,
     })
+}
+
+/// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program
+/// exceeds its budget: twice as many, for a slab takes a span of addresses that it fills by half at least. With a limit
+/// on addresses there are enough for the budget.
+fn open_store(budget: u64) -> Result<Slabs, Errno> {
+    let memory = sys::process::machine_memory().max(budget);
+    Slabs::new(2 * memory as usize).or_else(|_| Slabs::new(2 * budget as usize))
 }
 
 fn chosen_codec(membership: &Membership) -> &'static dyn Codec {

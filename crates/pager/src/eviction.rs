@@ -181,7 +181,7 @@ impl Worker {
                 let length = length.expect("a page of one word gets shorter");
                 published = state.cache.publish(page, frame, Outcome::Encoded(&self.encodings[slot][..length]));
             }
-            // The store's address space is twice the budget: it cannot be full before the budget has long been.
+            // The store has addresses for more than the machine holds, where there is no limit on them.
             assert!(published != Published::NoRoom || put_back(pager, &mut state, page, frame), "the store is full");
             gained += usize::from(published == Published::Done && gains);
         }

@@ -6,8 +6,8 @@
 
 /// Rounds without any gain, while room is short, before the budget counts as out of reach.
 const ROUNDS: u32 = 40;
-/// How long a device may take for what it has been given before it counts as no help. Disks that wake up take so long.
-const DEVICE_NS_MAX: u64 = 10_000_000_000;
+/// How long a device may take for one segment before it counts as no help. Disks that wake up take so long.
+const DEVICE_NS_MAX: u64 = 5_000_000_000;
 
 /// What a round has come to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,24 +16,31 @@ pub(crate) struct Effort {
     pub(crate) has_gained: bool,
     /// Pages wait in frames that did not before, and none has been encoded in vain.
     pub(crate) fills_ring: bool,
-    /// The device has not taken yet what it was given.
-    pub(crate) waits_for_device: bool,
+    /// The device has not taken yet what it was given; and how many bytes it has taken so far.
+    pub(crate) device: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Exhaustion {
     rounds: u32,
-    gained_at_ns: u64,
+    /// As of the last round.
+    device: Option<u64>,
+    /// When the device was given something, or last took it.
+    device_moved_ns: u64,
 }
 
 impl Exhaustion {
     /// Whether the budget is out of reach after this round, which ends at `now_ns`.
     pub(crate) fn judge(&mut self, effort: Effort, is_short: bool, now_ns: u64) -> bool {
+        if effort.device != self.device {
+            self.device = effort.device;
+            self.device_moved_ns = now_ns;
+        }
         if effort.has_gained || !is_short {
-            *self = Self { rounds: 0, gained_at_ns: now_ns };
+            self.rounds = 0;
             return false;
         }
-        let is_slow = effort.waits_for_device && now_ns - self.gained_at_ns < DEVICE_NS_MAX;
+        let is_slow = self.device.is_some() && now_ns - self.device_moved_ns < DEVICE_NS_MAX;
         if !is_slow && !effort.fills_ring {
             self.rounds = self.rounds.saturating_add(1);
         }
@@ -45,7 +52,7 @@ impl Exhaustion {
 mod tests {
     use super::*;
 
-    const VAIN: Effort = Effort { has_gained: false, fills_ring: false, waits_for_device: false };
+    const VAIN: Effort = Effort { has_gained: false, fills_ring: false, device: None };
 
     fn judge(exhaustion: &mut Exhaustion, effort: Effort, rounds: u32, from_ns: u64) -> bool {
         (0..rounds).fold(false, |_, round| exhaustion.judge(effort, true, from_ns + u64::from(round) * 1_000_000))
@@ -64,10 +71,15 @@ mod tests {
     #[test]
     fn a_slow_device_is_waited_for_but_not_for_ever() {
         let mut exhaustion = Exhaustion::default();
-        let slow = Effort { waits_for_device: true, ..VAIN };
-        exhaustion.judge(Effort { has_gained: true, ..VAIN }, true, 5);
-        assert!(!judge(&mut exhaustion, slow, 9_000, 5));
-        assert!(judge(&mut exhaustion, slow, ROUNDS, 5 + DEVICE_NS_MAX));
+        for segment in 0..5 {
+            let slow = Effort { device: Some(segment), ..VAIN };
+            assert!(!judge(&mut exhaustion, slow, 4_000, segment * DEVICE_NS_MAX), "it takes 4 s for each");
+        }
+        let hung = Effort { device: Some(4), ..VAIN };
+        assert!(judge(&mut exhaustion, hung, ROUNDS, 5 * DEVICE_NS_MAX));
+        // Once it hangs no gain elsewhere makes it a slow one again.
+        exhaustion.judge(Effort { has_gained: true, ..hung }, true, 6 * DEVICE_NS_MAX);
+        assert!(judge(&mut exhaustion, hung, ROUNDS, 6 * DEVICE_NS_MAX));
     }
 
     #[test]

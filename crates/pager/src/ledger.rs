@@ -246,6 +246,11 @@ impl Process {
         self.counters[counter as usize].fetch_add(value, Relaxed);
     }
 
+    /// Reads a counter.
+    pub fn count(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize].load(Relaxed)
+    }
+
     /// What the process holds of the budget: resident, pool, metadata and agent bytes.
     pub fn footprint(&self) -> u64 {
         [Gauge::ResidentBytes, Gauge::PoolBytes, Gauge::MetadataBytes, Gauge::AgentBytes]

@@ -109,7 +109,7 @@ impl Reclaimer {
         let mut effort = self.reclaim(pager, until_ns);
         let written = self.write_back(pager, until_ns);
         effort.has_gained |= written > ByteCount::ZERO;
-        effort.waits_for_device = pager.desk.is_busy();
+        effort.device = pager.desk.is_busy().then(|| pager.entry.count(Counter::WrittenBackBytes));
         self.clean(pager);
         self.compact(pager, until_ns);
         let now = pager.kernel.now_ns();

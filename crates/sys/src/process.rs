@@ -78,6 +78,12 @@ pub fn random_key() -> Result<[u8; 32], Errno> {
     Ok(key)
 }
 
+/// Memory of the machine, whatever a cgroup leaves of it.
+pub fn machine_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -286,7 +286,7 @@ fn the_server_stops_where_it_is_not_cheaper() {
 /// could be moved out, and would survive.
 #[test]
 fn a_page_that_is_about_to_be_discarded_is_not_adopted() {
-    let mut world = World::new(Setup { interleave: 0, ..Setup::plain(40) });
+    let world = World::new(Setup { interleave: 0, ..Setup::plain(40) });
     let kernel = &world.pager.kernel;
     world.program.borrow_mut().map(kernel, range(0, 40));
     for page in 0..40 {
