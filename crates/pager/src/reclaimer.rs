@@ -206,7 +206,7 @@ impl Reclaimer {
 
     fn ring_wants_pages<K: Kernel, S: Store>(&self, pager: &Pager<K, S>) -> bool {
         let state = pager.lock();
-        if state.moves.are_stocked { state.ring.is_bare() } else { !state.ring.is_stocked() }
+        if state.moves.are_the_servers() { state.ring.is_bare() } else { !state.ring.is_stocked() }
     }
 
     /// Moves encodings below while the pool is larger than it may be, or while nothing else makes room.

@@ -29,7 +29,7 @@ const SCATTERED: u64 = 3;
 const NS_MAX: u64 = 10_000;
 /// One run in so many is timed.
 const TIMED: u64 = 8;
-/// Weight of all runs and bursts seen before, as a divisor.
+/// How much one run weighs against those before, as a divisor.
 const MEMORY: u64 = 16;
 
 /// Who moves pages out.
@@ -49,8 +49,8 @@ pub(crate) struct Moves {
     server_ns: u64,
     /// Runs until one is timed.
     until_timed: u64,
-    /// Whether the server keeps the ring stocked.
-    pub(crate) are_stocked: bool,
+    /// The server's last burst was cheap enough to go on.
+    is_cheap: bool,
 }
 
 impl Moves {
@@ -72,6 +72,11 @@ impl Moves {
     #[cfg(test)]
     pub(crate) fn favour_server(&mut self) {
         self.reclaimer_ns = u64::MAX / 4;
+    }
+
+    /// Whether the ring is the server's to fill.
+    pub(crate) fn are_the_servers(&self) -> bool {
+        self.is_cheap && self.are_scattered()
     }
 
     fn are_scattered(&self) -> bool {
@@ -121,8 +126,8 @@ impl Stocker {
             return;
         }
         pager.entry.add(Counter::Stocked, moved.0);
-        state.moves.are_stocked = state.moves.are_cheaper();
-        if !state.moves.are_stocked {
+        state.moves.is_cheap = state.moves.are_cheaper();
+        if !state.moves.is_cheap {
             self.pause = LONG_PAUSE;
         }
     }

@@ -252,7 +252,7 @@ fn the_server_stocks_the_ring_while_the_reclaimer_rests() {
     world.pager.pretend_rest(true);
     fault(&mut world, 100);
     assert!(stocked(&world) > 0);
-    assert!(world.pager.lock().moves.are_stocked);
+    assert!(world.pager.lock().moves.are_the_servers());
     world.finish().unwrap();
 }
 
@@ -276,7 +276,7 @@ fn the_server_stops_where_it_is_not_cheaper() {
     fault(&mut world, 300);
     let first = stocked(&world);
     assert!(first > 0);
-    assert!(!world.pager.lock().moves.are_stocked);
+    assert!(!world.pager.lock().moves.are_the_servers());
     fault(&mut world, 300);
     assert_eq!(stocked(&world), first, "it tries again only after many faults");
     world.finish().unwrap();
