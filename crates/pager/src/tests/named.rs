@@ -225,10 +225,15 @@ fn two_remaps_at_once() {
 fn scattered() -> World {
     let world = world(600, Setup { share: ByteCount(3 << 19), ..Setup::plain(20) }, Content::Text);
     while Worker::patient().encode(&world.pager).frames > 0 {}
-    for _ in 0..200 {
-        world.pager.lock().moves.note_run(PageCount(1));
-    }
+    note_runs(&world, PageCount(1));
     world
+}
+
+/// As if runs had been so long for some time.
+fn note_runs(world: &World, pages: PageCount) {
+    for _ in 0..200 {
+        world.pager.lock().moves.note_run(pages);
+    }
 }
 
 fn stocked(world: &World) -> u64 {
@@ -252,7 +257,10 @@ fn the_server_stocks_the_ring_while_the_reclaimer_rests() {
     world.pager.pretend_rest(true);
     fault(&mut world, 100);
     assert!(stocked(&world) > 0);
+    note_runs(&world, PageCount(1));
     assert!(world.pager.lock().moves.are_the_servers());
+    note_runs(&world, PageCount(32));
+    assert!(!world.pager.lock().moves.are_the_servers(), "runs are the reclaimer's");
     world.finish().unwrap();
 }
 
@@ -261,9 +269,7 @@ fn the_server_leaves_runs_to_the_reclaimer() {
     let mut world = scattered();
     world.pager.lock().moves.favour_server();
     world.pager.pretend_rest(true);
-    for _ in 0..200 {
-        world.pager.lock().moves.note_run(PageCount(32));
-    }
+    note_runs(&world, PageCount(32));
     fault(&mut world, 100);
     assert_eq!(stocked(&world), 0);
 }
