@@ -1,7 +1,7 @@
 //! Accounts: what the process holds of its share, and what is still free.
 
 use page::{ByteCount, PageCount};
-use policy::sizing::{self, Growth, Watermarks};
+use policy::sizing::{self, Watermarks};
 
 /// The parts of a process's anonymous memory. Those that we change are exact at all times; `unmanaged` is what remains
 /// of the kernel's own count, taken anew at each look.
@@ -40,7 +40,7 @@ impl Accounts {
     pub(crate) fn new(share: ByteCount, agent: ByteCount) -> Self {
         Self {
             share,
-            marks: Watermarks::of(share, Growth::Lately),
+            marks: Watermarks::of(share),
             agent,
             log_buffers: ByteCount::ZERO,
             unmanaged: 0,
@@ -48,10 +48,10 @@ impl Accounts {
         }
     }
 
-    /// A new share, or another pace of growth.
-    pub(crate) fn set_share(&mut self, share: ByteCount, growth: Growth) {
+    /// A new share.
+    pub(crate) fn set_share(&mut self, share: ByteCount) {
         self.share = share;
-        self.marks = Watermarks::of(share, growth);
+        self.marks = Watermarks::of(share);
     }
 
     /// The kernel counts `resident` bytes while we hold `holdings`.

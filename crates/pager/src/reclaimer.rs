@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use backing::LogFull;
 use page::ByteCount;
-use policy::sizing::{self, Growth};
+use policy::sizing;
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -32,10 +32,6 @@ const REST_CALM: Duration = Duration::from_millis(4);
 const CALM_ROUNDS: u32 = 250;
 /// Unmanaged growth that makes it look for new mappings: this part of the free room at the high mark.
 const SCAN_DIVISOR: u64 = 8;
-/// Unmanaged memory that a program has taken between two looks, if it counts as growing. A stack or two do not.
-const GROWTH_BYTES: i64 = 256 << 10;
-/// A program that has not grown for so long is calm.
-const GROWTH_MEMORY_NS: u64 = 1_000_000_000;
 /// Encodings that go below at a time: two segments' worth.
 const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
 /// Pages that the write-back hand passes under one hold of the lock.
@@ -69,8 +65,6 @@ pub struct Reclaimer {
     last_resident: ByteCount,
     sharing: Sharing,
     figures_at_ns: u64,
-    /// When the program was last seen to have taken memory that nobody manages.
-    grown_at_ns: u64,
 }
 
 impl Default for Reclaimer {
@@ -91,7 +85,6 @@ impl Reclaimer {
             last_resident: ByteCount::ZERO,
             sharing: Sharing::default(),
             figures_at_ns: 0,
-            grown_at_ns: 0,
         }
     }
 
@@ -145,15 +138,11 @@ impl Reclaimer {
         let holdings = state.holdings();
         let buffers = state.cache.log_figures().map_or(0, |figures| figures.buffer_bytes);
         let accounts = &mut state.accounts;
-        accounts.log_buffers = ByteCount(buffers);
-        let before = accounts.unmanaged;
-        accounts.reconcile(resident, holdings);
-        let now = pager.kernel.now_ns();
-        if accounts.unmanaged - before > GROWTH_BYTES {
-            self.grown_at_ns = now;
+        if accounts.share != share {
+            accounts.set_share(share);
         }
-        let growth = if now - self.grown_at_ns < GROWTH_MEMORY_NS { Growth::Lately } else { Growth::Calm };
-        accounts.set_share(share, growth);
+        accounts.log_buffers = ByteCount(buffers);
+        accounts.reconcile(resident, holdings);
         accounts.unmanaged
     }
 
@@ -187,8 +176,9 @@ impl Reclaimer {
                 Evicted::NoFrames | Evicted::Nothing | Evicted::Changing => true,
                 Evicted::Frozen => break,
             };
-            // A ring that is not full is left alone while there are pages to move: what waits may be wanted back.
-            if !stalled && self.ring_wants_pages(pager) {
+            // A ring that is not full is left alone while there are pages to move: what waits may be wanted back. But a
+            // program that grows faster than we look must not wait for a ring to fill.
+            if !stalled && !is_pressed(pager) && self.ring_wants_pages(pager) {
                 continue;
             }
             let encoded = self.worker.encode(pager);
@@ -311,6 +301,12 @@ fn goal<K: Kernel, S: Store>(pager: &Pager<K, S>) -> ByteCount {
     state.accounts.goal(state.holdings())
 }
 
+/// Whether less is free than a fault would find enough.
+fn is_pressed<K: Kernel, S: Store>(pager: &Pager<K, S>) -> bool {
+    let state = pager.lock();
+    state.accounts.free(state.holdings()) < state.accounts.marks.min.0 as i64
+}
+
 fn is_high<K: Kernel, S: Store>(pager: &Pager<K, S>) -> bool {
     let state = pager.lock();
     state.accounts.free(state.holdings()) >= state.accounts.marks.high.0 as i64
@@ -333,9 +329,10 @@ fn publish_figures<K: Kernel, S: Store>(pager: &Pager<K, S>, resident: ByteCount
     let layout_events = state.layout_events;
     drop(state);
     let entry = pager.entry;
-    let own = store.pool.0 + metadata.0 + agent;
-    entry.set(Gauge::ResidentBytes, resident.0.saturating_sub(own));
-    entry.set(Gauge::PoolBytes, store.pool.0);
+    // Behind a fork the pool is shared, too, and counts in proportion: no more of it than there is room for.
+    let pool = store.pool.0.min(resident.0.saturating_sub(metadata.0 + agent));
+    entry.set(Gauge::ResidentBytes, resident.0.saturating_sub(pool + metadata.0 + agent));
+    entry.set(Gauge::PoolBytes, pool);
     entry.set(Gauge::MetadataBytes, metadata.0);
     entry.set(Gauge::AgentBytes, agent.min(resident.0));
     entry.set(Gauge::StoredBytes, store.stored.0);

@@ -17,27 +17,13 @@ pub struct Watermarks {
     pub high: ByteCount,
 }
 
-/// Whether a program takes memory that nobody has registered yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Growth {
-    /// It has lately, and goes on faster than anybody looks.
-    Lately,
-    /// Not for a second. It may begin at any time, but seldom does.
-    Calm,
-}
-
 impl Watermarks {
     /// Marks for a share. Below `low` must be room for what the program can touch, in memory that is not registered
     /// yet, between two looks at it: 2 MiB a millisecond at the speed of page faults, and a look each millisecond, or
-    /// each few while a segment is written. Free room is memory that the program does without, so a calm program is
-    /// left less of it: enough for the first look after it has begun to grow.
-    pub fn of(share: ByteCount, growth: Growth) -> Self {
+    /// each few while a segment is written.
+    pub fn of(share: ByteCount) -> Self {
         const MIB: u64 = 1 << 20;
-        let growing = (share.0 / 12).clamp(3 * MIB, 32 * MIB).min(share.0 / 4).max(64 << 10);
-        let high = match growth {
-            Growth::Lately => growing,
-            Growth::Calm => growing.min((share.0 / 32).max(6 * MIB)),
-        };
+        let high = (share.0 / 12).clamp(3 * MIB, 32 * MIB).min(share.0 / 4).max(64 << 10);
         Self { min: ByteCount(high / 4), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
     }
 }
@@ -78,21 +64,11 @@ mod tests {
 
     #[test]
     fn reclaim_wakes_below_low_and_aims_at_high() {
-        let marks = Watermarks::of(ByteCount(120 * MIB), Growth::Lately);
+        let marks = Watermarks::of(ByteCount(120 * MIB));
         assert_eq!(marks.high, ByteCount(10 * MIB));
         assert_eq!(reclaim_goal(marks.low.0 as i64, marks), ByteCount::ZERO);
         assert_eq!(reclaim_goal(marks.low.0 as i64 - 1, marks).0, marks.high.0 - marks.low.0 + 1);
         assert_eq!(reclaim_goal(-5, marks).0, marks.high.0 + 5);
-    }
-
-    #[test]
-    fn a_calm_program_is_left_less_free_room_but_enough_for_a_burst() {
-        for share in [16, 64, 128, 256, 1024, 1 << 20] {
-            let growing = Watermarks::of(ByteCount(share * MIB), Growth::Lately);
-            let calm = Watermarks::of(ByteCount(share * MIB), Growth::Calm);
-            assert!(calm.high <= growing.high, "{share} MiB");
-            assert!(calm.high.0 >= growing.high.0.min(6 * MIB), "{share} MiB");
-        }
     }
 
     #[test]
