@@ -23,7 +23,9 @@ impl Watermarks {
     /// each few while a segment is written.
     pub fn of(share: ByteCount) -> Self {
         const MIB: u64 = 1 << 20;
-        let high = (share.0 / 12).clamp(3 * MIB, 32 * MIB).min(share.0 / 4).max(64 << 10);
+        // How fast a program grows does not depend on its share: small shares keep a larger part free.
+        let part = (share.0 / 12).max((share.0 / 8).min(12 * MIB));
+        let high = part.clamp(3 * MIB, 32 * MIB).min(share.0 / 4).max(64 << 10);
         Self { min: ByteCount(high / 4), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
     }
 }
@@ -65,7 +67,7 @@ mod tests {
     #[test]
     fn reclaim_wakes_below_low_and_aims_at_high() {
         let marks = Watermarks::of(ByteCount(120 * MIB));
-        assert_eq!(marks.high, ByteCount(10 * MIB));
+        assert_eq!(marks.high, ByteCount(12 * MIB));
         assert_eq!(reclaim_goal(marks.low.0 as i64, marks), ByteCount::ZERO);
         assert_eq!(reclaim_goal(marks.low.0 as i64 - 1, marks).0, marks.high.0 - marks.low.0 + 1);
         assert_eq!(reclaim_goal(-5, marks).0, marks.high.0 + 5);
