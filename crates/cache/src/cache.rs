@@ -105,7 +105,7 @@ impl<S: Store> Cache<S> {
             Place::Resident => Lookup::Resident,
             Place::Leaving(frame) => Lookup::Leaving(frame),
             Place::SameFilled(word) => Lookup::Filled(self.words.get(word)),
-            Place::Compressed(key) | Place::Incompressible(key) => copy_out(self.store.get(key), copy),
+            Place::Compressed(key) | Place::Incompressible(key) => Lookup::Encoded(self.store.read(key, copy)),
             Place::Below(key) => match self.log_mut().locate(key) {
                 Located::Memory(encoding) => copy_out(encoding, copy),
                 Located::Disk(job) => Lookup::Backed(job),

@@ -120,7 +120,8 @@ impl<S: Store> Cache<S> {
             panic!("only a stored page is written back")
         };
         let Self { store, log, table, .. } = self;
-        let encoding = store.get(key);
+        let mut room = [0; PAGE_BYTES];
+        let encoding = store.view(key, &mut room);
         let bytes = ByteCount(encoding.len() as u64);
         let below = log.as_mut().ok_or(LogFull::NoSegment)?.append(page, encoding)?;
         table.set(page, Slot::new(Place::Below(below), Age::NONE));

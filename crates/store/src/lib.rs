@@ -5,22 +5,27 @@
 //! and tell the page table where they went. It is used under one lock, holds no pointers to anything outside itself,
 //! and calls the kernel only to reserve address space and to give frames back; hence a fork simply copies it.
 //!
-//! The layout is [`Slabs`]: encodings of nearly equal length share a slab. See `slabs.rs`.
+//! The default layout is [`Slabs`]: encodings of nearly equal length share a slab, and the pool grows and shrinks with what
+//! is put and removed. The layouts of the papers have an area whose size somebody else decides ([`Resize`]).
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
-use page::{ByteCount, PageIndex};
+use page::{ByteCount, PAGE_BYTES, PageIndex};
 
 mod check;
 mod class;
 mod compact;
 mod head;
+mod lists;
 mod pool;
 mod slabs;
 mod table;
+mod units;
+mod zones;
 
 pub use slabs::Slabs;
+pub use zones::{ZoneShape, Zones};
 
 /// Where an encoding lies. Only its store can read it. Valid until `remove`, or until `compact` reports another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -42,7 +47,7 @@ impl StoreKey {
     }
 }
 
-/// The store's address space is used up. Nothing was stored.
+/// There is no room: the store's address space or, in a store of the papers, its area is used up. Nothing was stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
@@ -64,11 +69,11 @@ pub struct StoreFigures {
     pub stored: ByteCount,
     /// What is written beside them in the pool: owner and length.
     pub headers: ByteCount,
-    /// Lost because slots come in certain lengths only.
+    /// Lost because room is given in certain lengths only: the rest of a slot, of a last block, of a last sector.
     pub rounding: ByteCount,
-    /// In frames that are held, but without an encoding. `compact` can give most of it back.
+    /// In frames that are held, but without an encoding.
     pub free: ByteCount,
-    /// At the ends of slabs, too short for a slot.
+    /// The same, where no encoding can be put as things are: ends of slabs, blocks of a zone that has no entry free.
     pub tail: ByteCount,
     /// Frames held for encodings.
     pub pool: ByteCount,
@@ -76,13 +81,31 @@ pub struct StoreFigures {
     pub metadata: ByteCount,
 }
 
+impl StoreFigures {
+    /// Waste inside the room that encodings have: what the papers call internal fragmentation, and headers.
+    pub fn internal_waste(&self) -> ByteCount {
+        self.headers + self.rounding
+    }
+
+    /// Waste between them: external fragmentation, and room that nobody has asked for yet.
+    pub fn external_waste(&self) -> ByteCount {
+        self.free + self.tail
+    }
+}
+
 /// Keeps encodings.
 pub trait Store {
     /// Keeps a copy of `encoding`, 1 to 4096 bytes, for the page `owner`.
     fn put(&mut self, owner: PageIndex, encoding: &[u8]) -> Result<StoreKey, Full>;
 
-    /// The encoding under `key`.
-    fn get(&self, key: StoreKey) -> &[u8];
+    /// Copies the encoding under `key` to the start of `copy` and returns its length.
+    fn read(&self, key: StoreKey, copy: &mut [u8; PAGE_BYTES]) -> usize;
+
+    /// The encoding under `key` for a look: where it lies if that is in one piece, else gathered in `room`.
+    fn view<'a>(&'a self, key: StoreKey, room: &'a mut [u8; PAGE_BYTES]) -> &'a [u8] {
+        let length = self.read(key, room);
+        &room[..length]
+    }
 
     /// Whose encoding it is.
     fn owner(&self, key: StoreKey) -> PageIndex;
@@ -94,12 +117,45 @@ pub trait Store {
     fn remove(&mut self, key: StoreKey);
 
     /// Moves at most `encodings_max` encodings together so that frames can be given back. `moved` hears of each move:
-    /// the owner, the key it had, and the key it has now. Returns how much smaller the pool has become.
-    fn compact(&mut self, encodings_max: usize, moved: &mut dyn FnMut(PageIndex, StoreKey, StoreKey)) -> ByteCount;
+    /// the owner, the key it had, and the key it has now. Returns how much smaller the pool has become: nothing, where
+    /// the size of the pool is not the store's to decide.
+    fn compact(&mut self, encodings_max: usize, moved: &mut dyn FnMut(PageIndex, StoreKey, StoreKey)) -> ByteCount {
+        let _ = (encodings_max, moved);
+        ByteCount::ZERO
+    }
 
     /// What it holds and what that costs.
     fn figures(&self) -> StoreFigures;
 
     /// Asserts every invariant by looking at everything. For tests: it takes its time.
     fn check(&self);
+}
+
+/// No unit can be given back as long as these encodings are in the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocked;
+
+/// A store of the papers: its area consists of equal units, and a sizing policy says how many there are.
+///
+/// `put` never takes a unit by itself. It says [`Full`], and who asks decides whether the area grows or encodings go, the
+/// oldest first.
+pub trait Resize: Store {
+    /// By how much the area grows and shrinks.
+    fn unit(&self) -> ByteCount;
+
+    /// The longest encoding that it takes.
+    fn encoding_bytes_max(&self) -> usize {
+        PAGE_BYTES
+    }
+
+    /// Adds a unit.
+    fn grow(&mut self) -> Result<(), Full>;
+
+    /// Gives a unit back, which one the layout says, and moves what is in it to others. `moved` hears of each move, as
+    /// in `compact`. If that does not fit, encodings must be removed before the next try, the oldest first; what has been
+    /// moved already stays where it is now.
+    fn shrink(&mut self, moved: &mut dyn FnMut(PageIndex, StoreKey, StoreKey)) -> Result<(), Blocked>;
+
+    /// The encoding that has been here longest.
+    fn oldest(&self) -> Option<StoreKey>;
 }

@@ -107,6 +107,12 @@ impl Slabs {
         })
     }
 
+    /// The encoding under `key`, which is always in one piece.
+    pub fn get(&self, key: StoreKey) -> &[u8] {
+        let (_, length) = self.used(key);
+        self.pool.bytes(self.offset(Place::of(key)), length)
+    }
+
     /// Takes a slot for an encoding of `length` bytes of `owner` and writes its head.
     pub(crate) fn take(&mut self, slab: u32, owner: PageIndex, length: usize) -> Place {
         let was = self.table.listed(slab);
@@ -324,9 +330,14 @@ impl Store for Slabs {
         Ok(place.key())
     }
 
-    fn get(&self, key: StoreKey) -> &[u8] {
-        let (_, length) = self.used(key);
-        self.pool.bytes(self.offset(Place::of(key)), length)
+    fn read(&self, key: StoreKey, copy: &mut [u8; PAGE_BYTES]) -> usize {
+        let encoding = self.get(key);
+        copy[..encoding.len()].copy_from_slice(encoding);
+        encoding.len()
+    }
+
+    fn view<'a>(&'a self, key: StoreKey, _: &'a mut [u8; PAGE_BYTES]) -> &'a [u8] {
+        self.get(key)
     }
 
     fn owner(&self, key: StoreKey) -> PageIndex {
