@@ -23,10 +23,10 @@ use serde_json::{Value, json};
 use crate::sh;
 use cases::Case;
 use report::{Run, Verdict};
-use systems::{Setting, Stage, System, slack};
+use systems::{Setting, Stage, System};
 
-/// Calibration of a limit ends when limit and pool together are this near to the total.
-const NEAR: f64 = 0.02;
+/// Calibration of a limit ends when anonymous memory and pool together are this near to the total.
+const NEAR: f64 = 0.01;
 const CALIBRATIONS_MAX: usize = 5;
 /// No cgroup limit below this: a shell and a loader could not start.
 const LIMIT_BYTES_MIN: u64 = 16 << 20;
@@ -166,38 +166,36 @@ fn contests(options: &Options, work: &Path, out: &mut Output) -> Result<Vec<Cont
 }
 
 impl Contest {
-    /// The limit at which cgroup and pool together hold the total.
+    /// The limit at which anonymous memory and pool together take the total, as pleat's budget counts it.
     fn calibrate(&self, system: System, options: &Options) -> Result<u64, String> {
-        let whole = self.setting.total_bytes + slack(self.setting.wants_bytes);
+        let total = self.setting.total_bytes;
         if matches!(system, System::None | System::Pleat) {
-            return Ok(self.setting.total_bytes);
+            return Ok(total);
         }
         // Also shows whether the system can be had here at all.
-        drop(Stage::build(system, whole, &self.setting)?);
-        if system == System::Swap {
-            return Ok(whole);
-        }
-        let mut limit = whole * 2 / 3;
+        drop(Stage::build(system, total, &self.setting)?);
+        let mut limit = if system == System::Swap { total } else { total * 2 / 3 };
         for _ in 0..CALIBRATIONS_MAX {
             let run = self.run(system, limit, 0, options)?;
-            let outside = run.outside_bytes;
-            let excess = (limit + outside) as f64 - whole as f64;
+            let anonymous = run.measured.anon_peak_bytes.ok_or("the run was not watched")?;
+            let excess = (anonymous + run.outside_bytes) as f64 - total as f64;
             eprintln!(
-                "calibrating {} {}: limit {} + pool {} of {}: {:?}",
+                "calibrating {} {}: limit {}, anonymous {} + pool {} of {}: {:?}",
                 self.case.name(),
                 system.name(),
                 mib(limit),
-                mib(outside),
-                mib(whole),
+                mib(anonymous),
+                mib(run.outside_bytes),
+                mib(total),
                 run.verdict
             );
-            if excess.abs() <= NEAR * whole as f64 || (excess > 0.0 && limit == LIMIT_BYTES_MIN) {
+            if excess.abs() <= NEAR * total as f64 || (excess > 0.0 && limit == LIMIT_BYTES_MIN) {
                 break;
             }
             // Each byte taken off the limit puts a share of itself into the pool.
             let spilled = self.setting.wants_bytes.saturating_sub(limit).max(1);
-            let share = (outside as f64 / spilled as f64).min(0.9);
-            limit = ((limit as f64 - excess / (1.0 - share)) as u64).clamp(LIMIT_BYTES_MIN, whole);
+            let share = (run.outside_bytes as f64 / spilled as f64).min(0.9);
+            limit = ((limit as f64 - excess / (1.0 - share)) as u64).clamp(LIMIT_BYTES_MIN, 2 * total);
         }
         Ok(limit)
     }

@@ -1,8 +1,7 @@
 //! Under what a case is run: without a limit, under pleat, or in a memory cgroup over the kernel's swap, zswap or zram.
 //!
-//! All systems get the same total. pleat's budget counts anonymous memory, pool and metadata. The kernel's counts page
-//! tables and file pages as well, so its limit gets an allowance for those, [`slack`]. What zram holds (and zswap under
-//! cgroup version 1) is charged to nobody: it is taken off the limit.
+//! All systems get the same total of anonymous memory and pool. A cgroup counts page tables and file pages besides,
+//! and what zram holds (and zswap under cgroup version 1) is charged to nobody; so the limit of each is found by trial.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,12 +47,6 @@ impl System {
     pub(crate) const fn in_cgroup(self) -> bool {
         matches!(self, Self::Swap | Self::Zswap | Self::Zram)
     }
-}
-
-/// What the kernel charges to a group besides anonymous memory: page tables (8 bytes a page, and as much again for
-/// swap bookkeeping) and the pages of program files.
-pub(crate) const fn slack(wants_bytes: u64) -> u64 {
-    (16 << 20) + wants_bytes / 256
 }
 
 /// A machine made ready for one run; everything is put back when it is dropped.
