@@ -1,11 +1,11 @@
-//! Regions: the ranges that are registered, sorted, without overlap.
+//! Regions: ranges of pages, sorted, without overlap: such as those that are registered.
 
 use alloc::vec::Vec;
 
 use page::{PageCount, PageIndex};
 use sys::kernel::PageRange;
 
-/// The registered ranges. Neighbours stay apart unless joined by `insert`: few and large is what the kernel wants.
+/// Ranges, as a rule the registered ones. Neighbours stay apart unless joined by `insert`: few and large is what the kernel wants.
 #[derive(Debug, Default)]
 pub(crate) struct Regions(Vec<PageRange>);
 
@@ -39,13 +39,13 @@ impl Regions {
         self.0.splice(first..last, kept.into_iter().flatten());
     }
 
-    /// Whether `page` is registered.
+    /// Whether `page` is in one of them.
     pub(crate) fn contains(&self, page: PageIndex) -> bool {
         let at = self.0.partition_point(|region| region.end <= page);
         self.0.get(at).is_some_and(|region| region.contains(page))
     }
 
-    /// How many pages from `page` on, at most `count`, are registered.
+    /// How many pages from `page` on, at most `count`, are in one of them.
     pub(crate) fn run(&self, page: PageIndex, count: PageCount) -> PageCount {
         let at = self.0.partition_point(|region| region.end <= page);
         match self.0.get(at) {
@@ -54,7 +54,7 @@ impl Regions {
         }
     }
 
-    /// Visits the parts of `range` that are not registered.
+    /// Visits the parts of `range` that are in none of them.
     pub(crate) fn gaps(&self, range: PageRange, mut visit: impl FnMut(PageRange)) {
         let first = self.0.partition_point(|region| region.end <= range.start);
         let mut start = range.start;
@@ -72,6 +72,12 @@ impl Regions {
     /// All of them, by address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = PageRange> + '_ {
         self.0.iter().copied()
+    }
+
+    /// Whether there is none.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Forgets all.

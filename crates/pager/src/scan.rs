@@ -56,7 +56,10 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     // moved out of that would read as zeros. A mapping is registered as a whole or not at all, so a range that still
     // lies in one mapping was there as a whole when it was registered; what changes from then on sends a message.
     let mut whole = Vec::new();
+    let mut mapped_end = PageIndex(0);
     let read = pager.kernel.mappings(&mut |mapping| {
+        forget_discarded(&mut state, PageRange { start: mapped_end, end: mapping.range.start });
+        mapped_end = mapping.range.end;
         if is_manageable(&mapping, &pager.untouchable) {
             whole.extend(
                 fresh.iter().filter(|(gap, _)| mapping.range.intersection(*gap) == Some(*gap)).map(|(gap, _)| *gap),
@@ -68,10 +71,10 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
         // as zeros. Until the next scan finds it a fault there is served, as one at the end of a mapping that has grown.
         return Scanned::Changing;
     }
+    forget_discarded(&mut state, PageRange { start: mapped_end, end: ADDRESS_END });
     for gap in &whole {
         adopt(pager, &mut state, *gap);
     }
-    state.forget_discarded();
     Scanned::Registered(whole.len())
 }
 
@@ -94,6 +97,16 @@ fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: 
             state.adopt(page);
         }
     });
+    // What is managed sends its messages in time.
+    forget_discarded(state, range);
+}
+
+/// Nothing in `range` is about to be discarded any more. For what is not mapped that holds, too: when it is told of its
+/// unmapping is no sign, because that message may be about an older mapping than the discarding.
+fn forget_discarded<S: Store>(state: &mut State<S>, range: PageRange) {
+    if range.start < range.end {
+        state.discarded_early.cut(range);
+    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(crate) struct State<S> {
     vacated: Vec<PageRange>,
     /// Ranges discarded where nothing is managed. The kernel tells of it before it does it, and until it has, the pages
     /// look as if they were there to stay: a scan must not adopt them.
-    pub(crate) discarded_early: Vec<PageRange>,
+    pub(crate) discarded_early: Regions,
     /// After a failed write: when the device is to be tried again.
     pub(crate) retry_at_ns: u64,
     /// Layout messages since the start.
@@ -69,7 +69,7 @@ impl<S: Store> State<S> {
             copied: None,
             pin: None,
             vacated: Vec::new(),
-            discarded_early: Vec::new(),
+            discarded_early: Regions::default(),
             retry_at_ns: 0,
             layout_events: 0,
         }
@@ -183,15 +183,9 @@ impl<S: Store> State<S> {
         // The end of a mapping that has grown is registered before we know of it, and some of its pages may have been
         // served, or even reclaimed, already.
         let is_unknown = self.cache.place(page) == Place::Untouched;
-        if is_unknown && !self.discarded_early.iter().any(|range| range.contains(page)) {
+        if is_unknown && !self.discarded_early.contains(page) {
             self.cache.settle(page, Age::NONE);
         }
-    }
-
-    /// After a scan: what is managed now sends its messages in time.
-    pub(crate) fn forget_discarded(&mut self) {
-        let Self { regions, discarded_early, .. } = self;
-        discarded_early.retain(|range| regions.run(range.start, range.count()) < range.count());
     }
 
     /// Follows a layout message. Faults are not for this.
@@ -233,11 +227,7 @@ impl<S: Store> State<S> {
             Record::Removed(range) => {
                 self.cache.discard(range.start, range.end);
                 let Self { regions, discarded_early, .. } = self;
-                regions.gaps(range, |gap| {
-                    if !discarded_early.contains(&gap) {
-                        discarded_early.push(gap);
-                    }
-                });
+                regions.gaps(range, |gap| discarded_early.insert(gap));
             }
             Record::Unmapped(range) => {
                 self.cache.discard(range.start, range.end);

@@ -288,22 +288,29 @@ fn the_server_stops_where_it_is_not_cheaper() {
     world.finish().unwrap();
 }
 
-/// madvise tells before it discards. A scan in between finds the pages, which are as good as gone: were one adopted it
-/// could be moved out, and would survive.
-#[test]
-fn a_page_that_is_about_to_be_discarded_is_not_adopted() {
+/// 40 pages that a scan has registered and not adopted, because it found the layout changing; eight of them are about to
+/// be discarded by thread 1, which has told of it.
+fn about_to_discard() -> World {
     let world = World::new(Setup { interleave: 0, ..Setup::plain(40) });
     let kernel = &world.pager.kernel;
     world.program.borrow_mut().map(kernel, range(0, 40));
     for page in 0..40 {
         world.program.borrow_mut().touch(kernel, 0, PageIndex(FIRST + page), Some(Content::Text(page)));
     }
-    // A scan that found the layout changing has got so far.
     kernel.register(range(0, 40)).unwrap();
     assert_eq!(kernel.discard(1, range(8, 8)), Progress::Stepped);
     world.server.borrow_mut().serve(&world.pager).unwrap();
     assert_eq!(kernel.advance(1), Progress::Stepped);
     assert_eq!(kernel.about_to_zap(1), Some(range(8, 8)));
+    world
+}
+
+/// madvise tells before it discards. A scan in between finds the pages, which are as good as gone: were one adopted it
+/// could be moved out, and would survive.
+#[test]
+fn a_page_that_is_about_to_be_discarded_is_not_adopted() {
+    let world = about_to_discard();
+    let kernel = &world.pager.kernel;
     assert_eq!(scan(&world.pager), Scanned::Registered(1));
     let place = |page: u64| world.pager.lock().cache.place(PageIndex(FIRST + page));
     assert_eq!(
@@ -312,4 +319,20 @@ fn a_page_that_is_about_to_be_discarded_is_not_adopted() {
     );
     assert_eq!(kernel.advance(1), Progress::Done);
     assert!(world.pager.lock().discarded_early.is_empty());
+}
+
+/// What another thread unmaps meanwhile is no concern of a scan any more.
+#[test]
+fn what_is_unmapped_is_about_to_be_discarded_no_more() {
+    // Before another mapping, and behind the last.
+    for unmapped in [range(4, 16), range(4, 36)] {
+        let world = about_to_discard();
+        let kernel = &world.pager.kernel;
+        assert_eq!(kernel.unmap(0, unmapped), Progress::Stepped);
+        world.server.borrow_mut().serve(&world.pager).unwrap();
+        assert_eq!(kernel.advance(0), Progress::Done);
+        assert!(!world.pager.lock().discarded_early.is_empty());
+        assert!(matches!(scan(&world.pager), Scanned::Registered(_)));
+        assert!(world.pager.lock().discarded_early.is_empty(), "{unmapped:?}");
+    }
 }
