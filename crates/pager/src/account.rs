@@ -69,9 +69,14 @@ impl Accounts {
         sizing::reclaim_goal(self.free(holdings), self.marks)
     }
 
+    /// Whether less is free than a fault would find enough.
+    pub(crate) fn is_pressed(&self, free: i64) -> bool {
+        free < self.marks.min.0 as i64
+    }
+
     /// Whether a fault should wait for reclaim.
     pub(crate) fn is_short(&self, free: i64) -> bool {
-        !self.exhausted && free < self.marks.min.0 as i64
+        !self.exhausted && self.is_pressed(free)
     }
 }
 

@@ -13,12 +13,12 @@ use store::Store;
 use sys::kernel::Kernel;
 
 use crate::Pager;
-use crate::account::Holdings;
 use crate::eviction::{Evicted, Worker, evict_shared};
 use crate::exhaustion::{Effort, Exhaustion};
 use crate::ledger::{Counter, Gauge};
 use crate::scan::{Scanned, scan};
 use crate::sharing::Sharing;
+use crate::state::State;
 use crate::stock::{Mover, evict};
 
 /// The fastest that a program takes new memory: two cores filling zeroed pages, as measured (2 GB/s each).
@@ -149,19 +149,19 @@ impl Reclaimer {
     fn wants_scan<K: Kernel, S: Store>(&self, pager: &Pager<K, S>, unmanaged: i64) -> bool {
         let state = pager.lock();
         let step = (state.accounts.marks.high.0 / SCAN_DIVISOR) as i64;
-        let is_short = state.accounts.goal(state.holdings()) > ByteCount::ZERO;
+        let is_short = state.goal() > ByteCount::ZERO;
         !self.scanned_once || unmanaged > self.unmanageable + if is_short { step / 4 } else { step }
     }
 
     /// Moves pages out and encodes them until the high mark is reached.
     fn reclaim<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> Effort {
         let mut effort = Effort::default();
-        if goal(pager) == ByteCount::ZERO {
+        if pager.lock().goal() == ByteCount::ZERO {
             return effort;
         }
         let filled_before = pager.lock().ring.filled_ever();
         let mut encoded_frames = 0;
-        while !is_high(pager) && pager.kernel.now_ns() < until_ns {
+        while !pager.lock().is_high() && pager.kernel.now_ns() < until_ns {
             let evicted = if self.ring_wants_pages(pager) {
                 evict(pager, &mut pager.lock(), Mover::Reclaimer)
             } else {
@@ -178,7 +178,7 @@ impl Reclaimer {
             };
             // A ring that is not full is left alone while there are pages to move: what waits may be wanted back. But a
             // program that grows faster than we look must not wait for a ring to fill.
-            if !stalled && !is_pressed(pager) && self.ring_wants_pages(pager) {
+            if !stalled && !pager.lock().is_pressed() && self.ring_wants_pages(pager) {
                 continue;
             }
             let encoded = self.worker.encode(pager);
@@ -208,7 +208,7 @@ impl Reclaimer {
             if state.frozen || state.cache.log().is_none() {
                 return written;
             }
-            let step = write_back_goal(&state.accounts, state.holdings()).min(WRITE_BACK_STEP);
+            let step = write_back_goal(&state).min(WRITE_BACK_STEP);
             let done = if step > ByteCount::ZERO {
                 state.cache.write_back(step, WRITE_BACK_LOOKS)
             } else {
@@ -279,9 +279,8 @@ impl Reclaimer {
     fn rest<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, effort: Effort, resident: ByteCount) -> Rest {
         let now = pager.kernel.now_ns();
         let mut state = pager.lock();
-        let holdings = state.holdings();
-        let free = state.accounts.free(holdings);
-        let is_short = state.accounts.goal(holdings) > ByteCount::ZERO;
+        let free = state.free();
+        let is_short = state.goal() > ByteCount::ZERO;
         let is_still = resident == self.last_resident && !effort.has_gained;
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_resident = resident;
@@ -296,27 +295,12 @@ impl Reclaimer {
     }
 }
 
-fn goal<K: Kernel, S: Store>(pager: &Pager<K, S>) -> ByteCount {
-    let state = pager.lock();
-    state.accounts.goal(state.holdings())
-}
-
-/// Whether less is free than a fault would find enough.
-fn is_pressed<K: Kernel, S: Store>(pager: &Pager<K, S>) -> bool {
-    let state = pager.lock();
-    state.accounts.free(state.holdings()) < state.accounts.marks.min.0 as i64
-}
-
-fn is_high<K: Kernel, S: Store>(pager: &Pager<K, S>) -> bool {
-    let state = pager.lock();
-    state.accounts.free(state.holdings()) >= state.accounts.marks.high.0 as i64
-}
-
 /// Bytes of encodings that should go below now.
-fn write_back_goal(accounts: &crate::account::Accounts, holdings: Holdings) -> ByteCount {
-    let over_pool = holdings.pool.saturating_sub(sizing::pool_bytes_max(accounts.share));
-    let is_bare = holdings.pages.bytes() <= ByteCount(accounts.share.0 / 64);
-    let short = if is_bare { accounts.goal(holdings) } else { ByteCount::ZERO };
+fn write_back_goal<S: Store>(state: &State<S>) -> ByteCount {
+    let (share, holdings) = (state.accounts.share, state.holdings());
+    let over_pool = holdings.pool.saturating_sub(sizing::pool_bytes_max(share));
+    let is_bare = holdings.pages.bytes() <= ByteCount(share.0 / 64);
+    let short = if is_bare { state.goal() } else { ByteCount::ZERO };
     over_pool.max(short)
 }
 

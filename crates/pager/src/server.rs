@@ -224,7 +224,7 @@ impl Server {
         window: PageCount,
         may_exceed: bool,
     ) -> Gathered {
-        let free = state.accounts.free(state.holdings());
+        let free = state.free();
         if free < state.accounts.marks.low.0 as i64 && !state.accounts.exhausted {
             pager.hurry();
         }
@@ -403,7 +403,7 @@ impl Server {
     /// Makes sure that a page can be taken within the budget: helps the reclaimer, then waits for it, then gives up.
     fn make_room<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
         let mut waits = 0;
-        while is_short(pager) && waits < ROOM_WAITS_MAX {
+        while pager.lock().is_short() && waits < ROOM_WAITS_MAX {
             let evicted = Worker::evict(pager);
             if self.worker.encode(pager).gained > 0 {
                 continue;
@@ -425,11 +425,6 @@ impl Server {
             pager.wait_for_progress(ROOM_PAUSE);
         }
     }
-}
-
-fn is_short<K: Kernel, S: Store>(pager: &Pager<K, S>) -> bool {
-    let state = pager.lock();
-    state.accounts.is_short(state.accounts.free(state.holdings()))
 }
 
 fn record<K: Kernel, S: Store>(pager: &Pager<K, S>, kind: FaultKind, begun: u64) -> Served {

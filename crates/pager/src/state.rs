@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use backing::{ChildPin, ReadJob};
 use cache::{Cache, Hand, Lookup, Place};
-use page::{PAGE_BYTES, PageCount, PageIndex};
+use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use policy::replacement::Age;
 use store::Store;
 use sys::kernel::{ForkedMemory, Message, PageRange};
@@ -82,6 +82,31 @@ impl<S: Store> State<S> {
             pool: self.cache.store_figures().pool,
             metadata: self.cache.metadata_bytes(),
         }
+    }
+
+    /// Bytes that may still be taken; negative when the share is exceeded.
+    pub(crate) fn free(&self) -> i64 {
+        self.accounts.free(self.holdings())
+    }
+
+    /// Bytes to reclaim now.
+    pub(crate) fn goal(&self) -> ByteCount {
+        self.accounts.goal(self.holdings())
+    }
+
+    /// Whether less is free than a fault would find enough.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.accounts.is_pressed(self.free())
+    }
+
+    /// Whether reclaim may stop.
+    pub(crate) fn is_high(&self) -> bool {
+        self.free() >= self.accounts.marks.high.0 as i64
+    }
+
+    /// Whether a fault should wait for reclaim.
+    pub(crate) fn is_short(&self) -> bool {
+        self.accounts.is_short(self.free())
     }
 
     /// Where the program's page is, and its bytes; see [`Cache::look_up`].

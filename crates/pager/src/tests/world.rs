@@ -155,7 +155,7 @@ impl World {
                 return;
             }
             if let Ok(mut server) = server.try_borrow_mut() {
-                if !is_short(&pager) {
+                if !pager.lock().is_short() {
                     server.serve(&pager).unwrap();
                 }
             } else if let Ok(mut reclaimer) = reclaimer.try_borrow_mut() {
@@ -186,7 +186,7 @@ impl World {
     /// Serves what waits. The reclaimer has had its turns before, or the server would wait for it, in real time.
     pub(super) fn serve(&mut self) -> Result<(), Stuck> {
         for _ in 0..60 {
-            if !is_short(&self.pager) {
+            if !self.pager.lock().is_short() {
                 break;
             }
             self.round();
@@ -273,11 +273,6 @@ impl Pages for PageRange {
     fn pages(self) -> impl Iterator<Item = PageIndex> {
         self.start.until(self.end)
     }
-}
-
-pub(super) fn is_short(pager: &TestPager) -> bool {
-    let state = pager.lock();
-    !state.accounts.exhausted && state.accounts.free(state.holdings()) < state.accounts.marks.min.0 as i64
 }
 
 /// Tells the fake kernel what the pager itself has taken.
