@@ -19,7 +19,7 @@ use crate::ledger::{Counter, Gauge};
 use crate::scan::{Scanned, scan};
 use crate::sharing::Sharing;
 use crate::state::State;
-use crate::stock::{Mover, evict};
+use crate::stock::{Mover, timed_evict};
 
 /// The fastest that a program takes new memory: two cores filling zeroed pages, as measured (2 GB/s each).
 const GROWTH_BYTES_PER_MS: u64 = 4 << 20;
@@ -163,7 +163,7 @@ impl Reclaimer {
         let mut encoded_frames = 0;
         while !pager.lock().is_high() && pager.kernel.now_ns() < until_ns {
             let evicted = if self.ring_wants_pages(pager) {
-                evict(pager, &mut pager.lock(), Mover::Reclaimer)
+                timed_evict(pager, &mut pager.lock(), Mover::Reclaimer)
             } else {
                 Evicted::NoFrames
             };

@@ -89,8 +89,8 @@ impl Moves {
     }
 }
 
-/// Moves one run of pages out and notes what it costs from here.
-pub(crate) fn evict<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, mover: Mover) -> Evicted {
+/// Moves one run of pages out, and now and then notes what that costs from here.
+pub(crate) fn timed_evict<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, mover: Mover) -> Evicted {
     state.moves.until_timed = state.moves.until_timed.checked_sub(1).unwrap_or(TIMED - 1);
     if state.moves.until_timed > 0 {
         return Worker::evict_held(pager, state);
@@ -138,7 +138,7 @@ fn burst<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>) -> Page
     let mut moved = PageCount::ZERO;
     let mut tries = 0;
     while moved < BURST && tries < TRIES_MAX {
-        match evict(pager, state, Mover::Server) {
+        match timed_evict(pager, state, Mover::Server) {
             Evicted::Moved(count) if count > PageCount::ZERO => moved += count,
             Evicted::Moved(_) | Evicted::Aged => tries += 1,
             // For the reclaimer, or not for now.
