@@ -6,7 +6,7 @@ use sys::fake::{Call, Progress};
 use sys::kernel::{Kernel, PageRange};
 
 use super::content::Content;
-use super::program::{FIRST, Mix};
+use super::program::{FIRST, Mix, Program};
 use super::world::{Setup, TestPager, World};
 use crate::eviction::{Evicted, Worker};
 use crate::ledger::Counter;
@@ -39,6 +39,22 @@ fn world(pages: u64, setup: Setup, content: impl Fn(u64) -> Content) -> World {
         world.round();
     }
     world
+}
+
+/// Serves what waits, and reads everything back. At each of these calls to the kernel others act, who are told which of
+/// them it is, from 1 on.
+fn serve_while(mut world: World, call: Call, mut act: impl FnMut(&TestPager, &mut Program, u64) + 'static) {
+    let (pager, program) = (world.pager.clone(), world.program.clone());
+    let mut count = 0;
+    world.pager.kernel.set_meanwhile(Some(Box::new(move |_, made| {
+        if made == call {
+            count += 1;
+            act(&pager, &mut program.borrow_mut(), count);
+        }
+    })));
+    world.server.borrow_mut().serve(&world.pager).unwrap();
+    world.pager.kernel.set_meanwhile(None);
+    world.finish().unwrap();
 }
 
 /// Without swap such pages go out and straight back. A fault that finds no room must not move them for ever.
@@ -138,72 +154,53 @@ fn a_page_that_leaves_before_its_second_fault_is_noted() {
     for thread in 0..2 {
         world.program.borrow_mut().touch(&world.pager.kernel, thread, page, Some(Content::Text(70 + thread as u64)));
     }
-    let (pager, program) = (world.pager.clone(), world.program.clone());
-    let mut fills = 0;
-    world.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
-        fills += u64::from(call == Call::Filled);
-        if call == Call::Filled && fills == 1 {
-            program.borrow_mut().drain(kernel);
-        } else if call == Call::Filled && fills == 2 {
-            leave(&pager, page);
-        }
-    })));
-    world.server.borrow_mut().serve(&world.pager).unwrap();
-    world.pager.kernel.set_meanwhile(None);
-    world.finish().unwrap();
+    serve_while(world, Call::Filled, move |pager, program, count| match count {
+        1 => program.drain(&pager.kernel),
+        2 => leave(pager, page),
+        _ => {}
+    });
 }
 
 /// The new end of a mapping is registered, but no region yet. A fault there is served, and before that is noted a scan
 /// finds the page and it is moved out, with what the program has written.
 #[test]
 fn a_page_that_a_scan_finds_before_its_fault_is_noted() {
-    let mut world = world(200, Setup::plain(7), Content::Text);
+    let world = world(200, Setup::plain(7), Content::Text);
     let page = PageIndex(FIRST + 200);
     world.pager.kernel.grow(page, PageCount(16));
     let zero = super::program::Allowed { content: Content::Zero, or_zero: false };
     world.program.borrow_mut().shadow.insert(page, zero);
     world.program.borrow_mut().touch(&world.pager.kernel, 0, page, Some(Content::Text(71)));
-    let (pager, program) = (world.pager.clone(), world.program.clone());
-    let mut fills = 0;
-    world.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
-        fills += u64::from(call == Call::Filled);
-        if call == Call::Filled && fills == 1 {
-            program.borrow_mut().drain(kernel);
-            scan(&pager);
-            leave(&pager, page);
+    serve_while(world, Call::Filled, move |pager, program, count| {
+        if count == 1 {
+            program.drain(&pager.kernel);
+            scan(pager);
+            leave(pager, page);
         }
-    })));
-    world.server.borrow_mut().serve(&world.pager).unwrap();
-    world.pager.kernel.set_meanwhile(None);
-    world.finish().unwrap();
+    });
 }
 
 /// A fault copies a page out of its frame. Before it is filled the page, which no codec makes smaller, would go back by
 /// itself, be changed there and leave once more: then the copy is out of date.
 #[test]
 fn a_page_that_is_copied_out_of_its_frame_does_not_go_back() {
-    let mut world = world(300, Setup::plain(8), Content::Noise);
+    let world = world(300, Setup::plain(8), Content::Noise);
     let page = PageIndex(FIRST + 7);
     leave(&world.pager, page);
     world.pager.kernel.fail(Call::MoveBack, sys::Errno::AGAIN);
     world.program.borrow_mut().touch(&world.pager.kernel, 0, page, Some(Content::Noise(72)));
-    let (pager, program) = (world.pager.clone(), world.program.clone());
-    let mut fills = 0;
-    world.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
-        fills += u64::from(call == Call::Fill);
-        if call == Call::Fill && fills == 1 {
-            while matches!(pager.lock().cache.place(page), Place::Leaving(_)) {
-                Worker::patient().encode(&pager);
-            }
-            program.borrow_mut().drain(kernel);
-            if pager.lock().cache.place(page) == Place::Resident {
-                leave(&pager, page);
-            }
+    serve_while(world, Call::Fill, move |pager, program, count| {
+        if count > 1 {
+            return;
         }
-    })));
-    world.server.borrow_mut().serve(&world.pager).unwrap();
-    world.pager.kernel.set_meanwhile(None);
-    world.finish().unwrap();
+        while matches!(pager.lock().cache.place(page), Place::Leaving(_)) {
+            Worker::patient().encode(pager);
+        }
+        program.drain(&pager.kernel);
+        if pager.lock().cache.place(page) == Place::Resident {
+            leave(pager, page);
+        }
+    });
 }
 
 /// Thread 0 moves A to B; before its message about the vacated A is posted, thread 1 moves C to A. Linux then tells:
