@@ -1,8 +1,8 @@
 //! Turns a page into an encoding and back.
 //!
 //! A [`Codec`] sees one page at a time and keeps nothing between pages but what is worth trying, so that any encoding can
-//! be decoded alone, in any order, on any thread. The page it is given must be ours (a frame), not managed memory: the program could write
-//! to that meanwhile, and then the encoding would be of a page that never was.
+//! be decoded alone, in any order, on any thread. The page it is given must be ours (a frame), not managed memory: the
+//! program could write to that meanwhile, and then the encoding would be of a page that never was.
 //!
 //! A page that is one word repeated needs no codec: see [`same_filled`](fn@same_filled).
 #![cfg_attr(not(test), no_std)]
@@ -26,7 +26,7 @@ pub use lz4::Lz4;
 pub use papers::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, PAPERS, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
 pub use same_filled::{fill, same_filled};
 
-/// All codecs. A run tells its agents the place of its codec here.
+/// The codecs of a run; those of the papers are in [`PAPERS`]. A run tells its agents the place of its codec here.
 pub static ALL: [&dyn Codec; 3] = [&Lz4, &Fold, &Auto];
 
 /// A way to make a page smaller.
