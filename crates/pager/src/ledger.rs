@@ -45,7 +45,7 @@ numbers! {
     Gauge {
         /// Anonymous memory that is resident, without pleat's own: managed pages, staged pages, and what is not managed.
         ResidentBytes = "resident_bytes",
-        /// Frames of the compressed pool.
+        /// Frames of the compressed pool; after a fork at most the part of them that counts for this process.
         PoolBytes = "pool_bytes",
         /// Page table, store tables and segment tables.
         MetadataBytes = "metadata_bytes",

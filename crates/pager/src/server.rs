@@ -1,4 +1,5 @@
-//! The server: brings missing pages, and follows the kernel's layout messages.
+//! The server: brings missing pages, and follows the kernel's layout messages. It also moves pages out: for a fault
+//! that finds no room, and to stock the ring (`stock.rs`).
 //!
 //! One thread, so that messages and the pages they concern are handled in one order. A fault costs one hold of the
 //! lock to read the message, find the page and copy its encoding, the decoding without the lock, one call to the kernel
