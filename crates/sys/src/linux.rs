@@ -327,3 +327,28 @@ fn minor_faults(proc: impl AsFd) -> Option<u64> {
     let rest = core::str::from_utf8(&text[name_end + 1..length]).ok()?;
     rest.split_ascii_whitespace().nth(7)?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On the real kernel: the first write to a page is a minor fault. What the program is called does not matter.
+    #[test]
+    fn minor_faults_are_counted() {
+        const PAGES: usize = 64;
+        const NAME: &str = "/proc/self/comm";
+        let proc = rustix::fs::open("/proc/self", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let name = std::fs::read(NAME).unwrap();
+        std::fs::write(NAME, "a) 1 (2) 3").unwrap();
+        let area = Area::reserve(PAGES * PAGE_BYTES).unwrap();
+        let before = minor_faults(&proc).unwrap();
+        for page in 0..PAGES {
+            let byte = area.base().wrapping_add(page * PAGE_BYTES);
+            // SAFETY: the byte lies in the area, which nobody else knows.
+            unsafe { byte.write_volatile(1) };
+        }
+        let after = minor_faults(&proc).unwrap();
+        std::fs::write(NAME, name).unwrap();
+        assert!(after >= before + PAGES as u64, "{before}, then {after}");
+    }
+}
