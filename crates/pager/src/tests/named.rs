@@ -261,6 +261,21 @@ fn the_server_stocks_the_ring_while_the_reclaimer_rests() {
     world.finish().unwrap();
 }
 
+/// While the program forks no page may change its place.
+#[test]
+fn the_server_stocks_nothing_while_the_program_forks() {
+    let mut world = scattered();
+    world.pager.lock().moves.favour_server();
+    world.pager.pretend_rest(true);
+    assert!(world.pager.try_freeze());
+    fault(&mut world, 100);
+    assert_eq!(stocked(&world), 0);
+    world.pager.thaw();
+    fault(&mut world, 200);
+    assert!(stocked(&world) > 0);
+    world.finish().unwrap();
+}
+
 #[test]
 fn the_server_leaves_runs_to_the_reclaimer() {
     let mut world = scattered();
