@@ -20,6 +20,10 @@ const NEEDED: &[(&str, &str)] = &[
     ("sort", "coreutils"),
 ];
 
+/// Lines of Python that fail where a test would be skipped, and the Debian package of each.
+const PYTHON_NEEDED: &[(&str, &str)] =
+    &[("import numpy, sqlite3", "python3-numpy"), ("import ctypes; ctypes.CDLL('liblzo2.so.2')", "liblzo2-2")];
+
 /// Runs everything; `quick` leaves the end-to-end tests out.
 pub(crate) fn run(quick: bool) -> Result<()> {
     let start = Instant::now();
@@ -63,14 +67,7 @@ fn check_other_architecture() -> Result<Option<String>> {
 fn install() -> Result<()> {
     let mut packages: Vec<&str> =
         NEEDED.iter().filter(|(program, _)| !sh::has(program)).map(|(_, package)| *package).collect();
-    // Distributions put numpy and pip's Python side by side: the tests take Debian's.
-    if !Command::new("/usr/bin/python3")
-        .args(["-c", "import numpy, sqlite3"])
-        .output()
-        .is_ok_and(|run| run.status.success())
-    {
-        packages.push("python3-numpy");
-    }
+    packages.extend(PYTHON_NEEDED.iter().filter(|(code, _)| !python_runs(code)).map(|(_, package)| *package));
     packages.dedup();
     if packages.is_empty() {
         return Ok(());
@@ -87,6 +84,12 @@ fn install() -> Result<()> {
     };
     apt(&["update"])?;
     apt(&[&["install", "--no-install-recommends"], packages.as_slice()].concat())
+}
+
+/// Whether Debian's Python runs `code` without an error. Distributions put numpy and pip's Python side by side: the tests
+/// take Debian's.
+fn python_runs(code: &str) -> bool {
+    Command::new("/usr/bin/python3").args(["-c", code]).output().is_ok_and(|run| run.status.success())
 }
 
 fn nix_root() -> bool {
