@@ -23,7 +23,7 @@ use crate::state::State;
 /// some microseconds only.
 const MOVE_BATCH: PageCount = PageCount(32);
 /// Pages encoded between two calls that give frames back: such a call interrupts every processor.
-const ENCODE_BATCH: usize = 64;
+pub(crate) const ENCODE_BATCH: usize = 64;
 /// Encodings published under one hold of the lock.
 const PUBLISH_BATCH: usize = 8;
 /// Pages that the hand passes under one hold of the lock.

@@ -7,13 +7,13 @@
 use core::time::Duration;
 
 use backing::LogFull;
-use page::ByteCount;
+use page::{ByteCount, PageCount};
 use policy::sizing;
 use store::Store;
 use sys::kernel::Kernel;
 
 use crate::Pager;
-use crate::eviction::{Evicted, Worker, evict_shared};
+use crate::eviction::{ENCODE_BATCH, Evicted, Worker, evict_shared};
 use crate::exhaustion::{Effort, Exhaustion};
 use crate::ledger::{Counter, Gauge};
 use crate::scan::{Scanned, scan};
@@ -156,17 +156,26 @@ impl Reclaimer {
     /// Moves pages out and encodes them until the high mark is reached.
     fn reclaim<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> Effort {
         let mut effort = Effort::default();
-        if pager.lock().goal() == ByteCount::ZERO {
-            return effort;
-        }
-        let filled_before = pager.lock().ring.filled_ever();
+        let filled_before = {
+            let state = pager.lock();
+            if state.goal() == ByteCount::ZERO {
+                return effort;
+            }
+            state.ring.filled_ever()
+        };
         let mut encoded_frames = 0;
-        while !pager.lock().is_high() && pager.kernel.now_ns() < until_ns {
-            let evicted = if self.ring_wants_pages(pager) {
-                timed_evict(pager, &mut pager.lock(), Mover::Reclaimer)
+        while pager.kernel.now_ns() < until_ns {
+            let mut state = pager.lock();
+            if state.is_high() {
+                break;
+            }
+            let evicted = if ring_wants_pages(&state) {
+                timed_evict(pager, &mut state, Mover::Reclaimer)
             } else {
                 Evicted::NoFrames
             };
+            let is_due = is_encoding_due(&state, evicted);
+            drop(state);
             let stalled = match evicted {
                 Evicted::Moved(_) | Evicted::Aged => false,
                 Evicted::Shared(range) => {
@@ -176,9 +185,7 @@ impl Reclaimer {
                 Evicted::NoFrames | Evicted::Nothing | Evicted::Changing => true,
                 Evicted::Frozen => break,
             };
-            // A ring that is not full is left alone while there are pages to move: what waits may be wanted back. But a
-            // program that grows faster than we look must not wait for a ring to fill.
-            if !stalled && !pager.lock().is_pressed() && self.ring_wants_pages(pager) {
+            if !stalled && !is_due {
                 continue;
             }
             let encoded = self.worker.encode(pager);
@@ -192,11 +199,6 @@ impl Reclaimer {
         }
         effort.fills_ring = encoded_frames == 0 && pager.lock().ring.filled_ever() > filled_before;
         effort
-    }
-
-    fn ring_wants_pages<K: Kernel, S: Store>(&self, pager: &Pager<K, S>) -> bool {
-        let state = pager.lock();
-        if state.moves.are_the_servers() { state.ring.is_bare() } else { !state.ring.is_stocked() }
     }
 
     /// Moves encodings below while the pool is larger than it may be, or while nothing else makes room.
@@ -293,6 +295,24 @@ impl Reclaimer {
         let time = Duration::from_millis(grown_to_low).clamp(floor, REST_MAX);
         Rest { time, exhausted }
     }
+}
+
+/// Whether the reclaimer should move pages out.
+fn ring_wants_pages<S: Store>(state: &State<S>) -> bool {
+    if state.moves.are_the_servers() { state.ring.is_bare() } else { !state.ring.is_stocked() }
+}
+
+/// Whether what waits should be encoded now, although more can be moved. A ring that is not full is left alone: what waits
+/// may be wanted back. But a program that grows faster than we look must not wait for a ring to fill, only for a batch,
+/// and not even for that while nothing moves.
+fn is_encoding_due<S: Store>(state: &State<S>, evicted: Evicted) -> bool {
+    let has_moved = match evicted {
+        Evicted::Moved(count) => count > PageCount::ZERO,
+        Evicted::Shared(_) => true,
+        Evicted::Aged | Evicted::NoFrames | Evicted::Nothing | Evicted::Changing | Evicted::Frozen => false,
+    };
+    let has_batch = state.ring.waiting() >= ENCODE_BATCH as u64;
+    !ring_wants_pages(state) || state.is_pressed() && (has_batch || !has_moved)
 }
 
 /// Bytes of encodings that should go below now.
