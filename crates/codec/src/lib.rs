@@ -1,8 +1,8 @@
 //! Turns a page into an encoding and back.
 //!
-//! A [`Codec`] sees one page at a time and keeps nothing between pages but what is worth trying, so that any encoding can
-//! be decoded alone, in any order, on any thread. The page it is given must be ours (a frame), not managed memory: the
-//! program could write to that meanwhile, and then the encoding would be of a page that never was.
+//! A [`Codec`] sees one page at a time and keeps nothing between pages but what is worth trying, so that any encoding
+//! can be decoded alone, in any order, on any thread. The page it is given must be ours (a frame), not managed memory:
+//! the program could write to that meanwhile, and then the encoding would be of a page that never was.
 //!
 //! A page that is one word repeated needs no codec: see [`same_filled`](fn@same_filled).
 #![cfg_attr(not(test), no_std)]

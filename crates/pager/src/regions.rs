@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use page::{PageCount, PageIndex};
 use sys::kernel::PageRange;
 
-/// Ranges, as a rule the registered ones. Neighbours stay apart unless joined by `insert`: few and large is what the kernel wants.
+/// Ranges, as a rule the registered ones. Neighbours stay apart unless joined by `insert`: few and large is what the
+/// kernel wants.
 #[derive(Debug, Default)]
 pub(crate) struct Regions(Vec<PageRange>);
 

@@ -300,8 +300,8 @@ fn the_server_stops_where_it_is_not_cheaper() {
     world.finish().unwrap();
 }
 
-/// 40 pages that a scan has registered and not adopted, because it found the layout changing; eight of them are about to
-/// be discarded by thread 1, which has told of it.
+/// 40 pages that a scan has registered and not adopted, because it found the layout changing; eight of them are about
+/// to be discarded by thread 1, which has told of it.
 fn about_to_discard() -> World {
     let world = World::new(Setup { interleave: 0, ..Setup::plain(40) });
     let kernel = &world.pager.kernel;
