@@ -19,8 +19,8 @@ const NOISE: &str = "import hashlib, random, sys\nr = random.Random(5)\nx = [r.r
                      print('ready', flush=True)\nsys.stdin.readline()\nh = hashlib.sha256()\nfor b in x: h.update(b)\n\
                      print(h.hexdigest())";
 
-/// 60 MiB of noise that three children read too.
-const FORKS: &str = "import os, random\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(15000)]\n\
+/// 100 MiB of noise that three children read too: more than twice the budget.
+const FORKS: &str = "import os, random\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(26000)]\n\
                      want = hash(tuple(x))\nfor i in range(3):\n  pid = os.fork()\n\
                      \x20 if pid == 0: os._exit(0 if hash(tuple(x)) == want else 1)\n\
                      \x20 print(os.waitpid(pid, 0)[1], flush=True)\nprint(hash(tuple(x)) == want)";
