@@ -13,17 +13,29 @@ extern crate alloc;
 
 use page::{ByteCount, PAGE_BYTES, PageIndex};
 
+mod aged;
+mod buddies;
+mod cells;
 mod check;
+mod chunks;
 mod class;
 mod compact;
+mod handle;
 mod head;
 mod lists;
 mod pool;
+mod records;
+mod sectors;
+mod shelves;
 mod slabs;
 mod table;
 mod units;
 mod zones;
 
+pub use buddies::Buddies;
+pub use cells::Cells;
+pub use chunks::Chunks;
+pub use sectors::{DivideLines, LINES, Sectors};
 pub use slabs::Slabs;
 pub use zones::{ZoneShape, Zones};
 
@@ -60,13 +72,15 @@ impl core::fmt::Display for Full {
 impl core::error::Error for Full {}
 
 /// What a store holds and what that costs. Everything in the pool is accounted for:
-/// `stored + headers + rounding + free + tail = pool`.
+/// `stored + headers + rounding + free + tail = pool + in_tables`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct StoreFigures {
     /// How many encodings.
     pub encodings: u64,
     /// The sum of their lengths.
     pub stored: ByteCount,
+    /// Of that, what is kept in the tables instead of the pool: trivial lines of sectors, nothing elsewhere.
+    pub in_tables: ByteCount,
     /// What is written beside them in the pool: owner and length.
     pub headers: ByteCount,
     /// Lost because room is given in certain lengths only: the rest of a slot, of a last block, of a last sector.
@@ -158,4 +172,8 @@ pub trait Resize: Store {
 
     /// The encoding that has been here longest.
     fn oldest(&self) -> Option<StoreKey>;
+
+    /// Whether the page would be in memory if the area held pages as they are: whether it is among the youngest, as many
+    /// as the area has frames.
+    fn would_be_resident(&mut self, key: StoreKey) -> bool;
 }

@@ -30,6 +30,10 @@ pub(crate) struct List {
 impl List {
     pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE };
 
+    pub(crate) fn front(self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
+    }
+
     pub(crate) fn push(&mut self, links: &mut impl Links, member: u32) {
         *links.link_mut(member) = Link { previous: self.last, next: NONE };
         match self.last {

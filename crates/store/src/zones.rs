@@ -18,13 +18,15 @@ use alloc::vec::Vec;
 use page::{ByteCount, PAGE_BYTES, PageIndex};
 use sys::Errno;
 
-use crate::lists::{Link, Links, List, NONE};
+use crate::aged::{Aged, Marks};
+use crate::handle::Handle;
+use crate::lists::{Link, Links, NONE};
 use crate::units::Units;
 use crate::{Blocked, Full, Resize, Store, StoreFigures, StoreKey};
 
 mod zone;
 
-use zone::{Handle, Zone};
+use zone::Zone;
 
 /// What a zone is made of. The defaults are those of the paper's measurements (section 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +83,7 @@ pub struct Zones {
     /// The chain: numbers of zones, first fit first.
     chain: Vec<u32>,
     /// All compressed pages, the least recently used first.
-    lru: List,
+    lru: Aged,
     /// The first page of each chain of pages with one hash value.
     hash: Box<[u32]>,
     sums: Sums,
@@ -132,6 +134,18 @@ impl Links for ZoneTable {
     }
 }
 
+impl Marks for ZoneTable {
+    fn is_young(&self, member: u32) -> bool {
+        let (zone, entry) = parts(member);
+        self.zone(zone).entry(entry).is_young()
+    }
+
+    fn set_young(&mut self, member: u32, young: bool) {
+        let (zone, entry) = parts(member);
+        self.zone_mut(zone).entry_mut(entry).set_young(young);
+    }
+}
+
 impl Zones {
     /// Reserves `bytes_max` of address space, for at most 65535 zones, and adds none yet.
     pub fn new(bytes_max: usize, shape: ZoneShape) -> Result<Self, Errno> {
@@ -142,7 +156,7 @@ impl Zones {
             units: Units::reserve(bytes_max, shape.zone_bytes)?,
             table: ZoneTable(Vec::new()),
             chain: Vec::new(),
-            lru: List::EMPTY,
+            lru: Aged::EMPTY,
             hash: Box::default(),
             sums: Sums::default(),
         })
@@ -154,7 +168,7 @@ impl Zones {
         while at != NONE {
             let (zone, entry) = parts(at);
             let entry = self.table.zone(zone).entry(entry);
-            if entry.handle().owner == page {
+            if entry.handle().is_some_and(|handle| handle.owner == page) {
                 return Some(key(at));
             }
             at = entry.next;
@@ -170,14 +184,14 @@ impl Zones {
     /// Puts a page first in its chain of equal hash values.
     fn hash_in(&mut self, at: u32) {
         let (zone, entry) = parts(at);
-        let bucket = self.bucket(self.table.zone(zone).entry(entry).handle().owner);
+        let bucket = self.bucket(self.used(key(at)).2.owner);
         self.table.zone_mut(zone).entry_mut(entry).next = core::mem::replace(&mut self.hash[bucket], at);
     }
 
     fn hash_out(&mut self, at: u32) {
         let (zone, entry) = parts(at);
         let &zone::Entry { next, .. } = self.table.zone(zone).entry(entry);
-        let bucket = self.bucket(self.table.zone(zone).entry(entry).handle().owner);
+        let bucket = self.bucket(self.used(key(at)).2.owner);
         let mut before = self.hash[bucket];
         if before == at {
             self.hash[bucket] = next;
@@ -220,8 +234,7 @@ impl Zones {
     }
 
     fn free(&mut self, at: u32) {
-        let (zone, entry) = parts(at);
-        let handle = self.table.zone(zone).entry(entry).handle();
+        let (zone, entry, handle) = self.used(key(at));
         self.count(handle.length, |sum, less| *sum -= less);
         self.table.zone_mut(zone).free(entry, self.shape.blocks_for(handle.length));
         if cfg!(debug_assertions) {
@@ -238,8 +251,7 @@ impl Zones {
     fn used(&self, key: StoreKey) -> (u32, u32, Handle) {
         let (zone, entry) = parts(key.bits() as u32);
         let handle = self.table.zone(zone).entry(entry).handle();
-        assert!(handle.length > 0, "nothing is stored under {key:?}");
-        (zone, entry, handle)
+        (zone, entry, handle.unwrap_or_else(|| panic!("nothing is stored under {key:?}")))
     }
 
     /// Where in the pool a block is.
@@ -337,6 +349,7 @@ impl Store for Zones {
         StoreFigures {
             encodings: self.sums.encodings,
             stored: ByteCount(self.sums.stored_bytes),
+            in_tables: ByteCount::ZERO,
             headers: ByteCount::ZERO,
             rounding: ByteCount(self.sums.blocks * block_bytes - self.sums.stored_bytes),
             free: ByteCount(free * block_bytes),
@@ -405,7 +418,7 @@ impl Resize for Zones {
         let zone = self.chain.remove(place);
         for entry in 0..self.shape.entries() as u32 {
             let at = member(zone, entry);
-            if self.table.zone(zone).entry(entry).handle().length == 0 {
+            if self.table.zone(zone).entry(entry).handle().is_none() {
                 continue;
             }
             let Some(to) = self.relocate(at) else {
@@ -419,6 +432,11 @@ impl Resize for Zones {
     }
 
     fn oldest(&self) -> Option<StoreKey> {
-        (self.lru.first != NONE).then(|| key(self.lru.first))
+        (self.lru.oldest() != NONE).then(|| key(self.lru.oldest()))
+    }
+
+    fn would_be_resident(&mut self, key: StoreKey) -> bool {
+        let frames = self.chain.len() * self.shape.zone_bytes / PAGE_BYTES;
+        self.lru.is_among_youngest(&mut self.table, key.bits() as u32, frames as u64)
     }
 }

@@ -112,7 +112,7 @@ impl Churn {
     #[track_caller]
     fn assert_utilisation(&mut self, stage: &str, percent: u64) {
         let figures = self.store.figures();
-        let StoreFigures { encodings, stored, headers, rounding, free, tail, pool, metadata } = figures;
+        let StoreFigures { encodings, stored, headers, rounding, free, tail, pool, metadata, .. } = figures;
         assert_eq!(stored + headers + rounding + free + tail, pool);
         let share = |bytes: u64| bytes as f64 * 100.0 / pool.0 as f64;
         println!(

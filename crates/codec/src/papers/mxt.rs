@@ -38,6 +38,24 @@ pub struct MxtLz1;
 
 type Line = [u8; LINE_BYTES];
 
+impl MxtLz1 {
+    /// How many bytes of an encoding each line takes, behind the first byte; `None` if it is not one.
+    pub fn line_lengths(encoding: &[u8]) -> Option<[usize; LINES]> {
+        let (&plain, mut rest) = encoding.split_first()?;
+        let mut lengths = [0; LINES];
+        for (at, length) in lengths.iter_mut().enumerate() {
+            let behind = if plain >> at & 1 == 1 {
+                rest.get(LINE_BYTES..)?
+            } else {
+                decode_line(rest, &mut [0; LINE_BYTES]).ok()?
+            };
+            *length = rest.len() - behind.len();
+            rest = behind;
+        }
+        (plain >> LINES == 0 && rest.is_empty()).then_some(lengths)
+    }
+}
+
 impl Codec for MxtLz1 {
     fn name(&self) -> &'static str {
         "mxt-lz1"
@@ -193,6 +211,21 @@ mod tests {
     /// The length of an encoded line, which for noise is more than that of the line.
     fn bytes_of(line: &Line) -> usize {
         encode_line(line, &mut [0; 2 * LINE_BYTES]).unwrap()
+    }
+
+    #[test]
+    fn lines_of_an_encoding_are_told_apart() {
+        for page in pages() {
+            let encoding = encoding(&MxtLz1, &page);
+            let expected = lines(&page)
+                .iter()
+                .map(|line| encode_line(line, &mut [0; LINE_BYTES - 1]).unwrap_or(LINE_BYTES))
+                .collect::<Vec<_>>();
+            assert_eq!(MxtLz1::line_lengths(&encoding).unwrap(), expected[..]);
+            assert_eq!(MxtLz1::line_lengths(&encoding[..encoding.len() - 1]), None);
+            assert_eq!(MxtLz1::line_lengths(&[encoding, [0].into()].concat()), None);
+        }
+        assert_eq!(MxtLz1::line_lengths(&[]), None);
     }
 
     #[test]

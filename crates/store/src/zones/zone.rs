@@ -3,9 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use page::PageIndex;
-
 use super::ZoneShape;
+use crate::handle::{Handle, YOUNG};
 use crate::lists::{Link, NONE};
 
 /// A block: two integers, as in Eq. 1 of the paper.
@@ -26,32 +25,36 @@ pub(super) struct Entry {
     pub(super) next: u32,
     /// Neighbours in the list of all pages by age.
     pub(super) lru: Link,
-    /// Swap handle and size; the size is 0 where the entry is free.
+    /// Swap handle and size, see `handle.rs`; zero where the entry is free.
     handle_and_size: [u32; 2],
 }
 
 const _: () = assert!(size_of::<Block>() == 2 * size_of::<u32>() && size_of::<Entry>() == 6 * size_of::<u32>());
 
-/// Whose encoding, and how long it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Handle {
-    pub(super) owner: PageIndex,
-    pub(super) length: usize,
-}
-
-const LENGTH_BITS: u32 = 13;
-
 impl Entry {
     const FREE: Self = Self { first: NONE, next: NONE, lru: Link::ALONE, handle_and_size: [0; 2] };
 
-    pub(super) fn handle(&self) -> Handle {
-        let word = u64::from(self.handle_and_size[0]) << 32 | u64::from(self.handle_and_size[1]);
-        Handle { owner: PageIndex(word >> LENGTH_BITS), length: (word & ((1 << LENGTH_BITS) - 1)) as usize }
+    pub(super) fn handle(&self) -> Option<Handle> {
+        Handle::from_word(self.word())
     }
 
     pub(super) fn set_handle(&mut self, handle: Handle) {
-        assert!(handle.owner.0 >> 36 == 0, "page beyond 48-bit addresses: {:?}", handle.owner);
-        let word = handle.owner.0 << LENGTH_BITS | handle.length as u64;
+        self.set_word(self.word() & YOUNG | handle.word());
+    }
+
+    pub(super) fn is_young(&self) -> bool {
+        self.word() & YOUNG != 0
+    }
+
+    pub(super) fn set_young(&mut self, young: bool) {
+        self.set_word(if young { self.word() | YOUNG } else { self.word() & !YOUNG });
+    }
+
+    fn word(&self) -> u64 {
+        u64::from(self.handle_and_size[0]) << 32 | u64::from(self.handle_and_size[1])
+    }
+
+    fn set_word(&mut self, word: u64) {
         self.handle_and_size = [(word >> 32) as u32, word as u32];
     }
 }
@@ -158,7 +161,7 @@ impl Zone {
     }
 
     pub(super) fn handles(&self) -> impl Iterator<Item = Handle> {
-        self.entries.iter().map(Entry::handle).filter(|handle| handle.length > 0)
+        self.entries.iter().filter_map(Entry::handle)
     }
 
     /// Each block is in one page or on the free list, and each entry is used or on the other.
@@ -166,10 +169,7 @@ impl Zone {
         let mut used = 0;
         let mut pages = 0;
         for (number, entry) in self.entries.iter().enumerate() {
-            let length = entry.handle().length;
-            if length == 0 {
-                continue;
-            }
+            let Some(Handle { length, .. }) = entry.handle() else { continue };
             pages += 1;
             let mut at = entry.first;
             for _ in 0..shape.blocks_for(length) {
@@ -187,7 +187,7 @@ impl Zone {
         });
         assert_eq!(free_blocks, self.blocks.len() - used as usize, "free blocks are lost");
         let free_entries = count(self.free_entry, self.entries.len(), |at| {
-            assert_eq!(self.entries[at].handle().length, 0, "the used entry {at} is listed as free");
+            assert_eq!(self.entries[at].handle(), None, "the used entry {at} is listed as free");
             self.entries[at].next
         });
         assert_eq!(free_entries, self.entries.len() - pages as usize, "free entries are lost");

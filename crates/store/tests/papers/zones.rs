@@ -1,8 +1,6 @@
 //! Zones: against a plain twin, and each rule of Tuduce and Gross (2005) by the sentence that states it.
 
-mod common;
-
-use common::{Model, any_step, bytes, churn, read, walk_all};
+use crate::common::{Model, any_step, bytes, churn, read, walk_all};
 use page::{ByteCount, PAGE_BYTES, PageIndex};
 use pleat_store::{Blocked, Full, Resize, Store, StoreKey, ZoneShape, Zones};
 use proptest::prelude::*;
