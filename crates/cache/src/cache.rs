@@ -288,7 +288,7 @@ fn copy_out(encoding: &[u8], copy: &mut [u8; PAGE_BYTES]) -> Lookup {
     Lookup::Encoded(encoding.len())
 }
 
-fn follow_store(table: &mut PageTable, owner: PageIndex, from: StoreKey, to: StoreKey) {
+pub(crate) fn follow_store(table: &mut PageTable, owner: PageIndex, from: StoreKey, to: StoreKey) {
     let slot = table.get(owner);
     let place = match slot.place() {
         Place::Compressed(key) if key == from => Place::Compressed(to),

@@ -9,12 +9,14 @@
 
 extern crate alloc;
 
+mod area;
 mod cache;
 mod slot;
 mod sweep;
 mod table;
 mod words;
 
+pub use area::{AreaCounters, AreaKeeper, Decode, Memory, WriteBackForm};
 pub use cache::{Cache, Census, Lookup, Outcome, Published};
 pub use slot::{Place, Slot};
 pub use sweep::{Hand, WrittenBack};
