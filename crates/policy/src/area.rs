@@ -1,6 +1,6 @@
 //! Sizing of a compressed area: when it grows by a unit, when a unit is given back, when its oldest page goes.
 //!
-//! The policies of the papers, one file each. The area is that of a store in units (zones, cells, chunks, frames). A
+//! The policies of the papers and one of ours (`marginal`), one file each. The area is that of a store in units (zones, cells, chunks, frames). A
 //! policy is asked at three moments: a page finds no room (`full`), somebody looks at the area now and then (`look`), a
 //! page has been asked for (`read`). It answers with what to do and is asked again if that is not enough.
 
@@ -11,6 +11,8 @@ pub mod expense_profit;
 pub mod fill_rate;
 pub mod fixed;
 pub mod free_space;
+pub mod ghosts;
+pub mod marginal;
 pub mod percent;
 
 /// The compressed area as a policy sees it.
