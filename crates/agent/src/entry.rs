@@ -72,6 +72,11 @@ impl Membership {
         share
     }
 
+    /// Whether this run does without permission for faults inside system calls.
+    pub(crate) fn is_in_user_mode(&self) -> bool {
+        self.ledger.user_mode.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether compression has begun in this run.
     pub(crate) fn is_active(&self) -> bool {
         self.ledger.active.load(Ordering::Acquire) != 0

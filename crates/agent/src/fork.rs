@@ -21,9 +21,10 @@ use sys::Errno;
 use sys::handover::{Line, Reception, renumber};
 use sys::kernel::{ForkedMemory, Kernel as _, Message, PageRange};
 use sys::linux::Linux;
+use sys::process::Life;
 use sys::sync::{Lock, Sharing, wait_while, wake_all};
 use sys::thread::{self, Descriptors};
-use sys::uffd::Uffd;
+use sys::uffd::{Faults, Uffd};
 
 use crate::entry;
 use crate::failure::fail;
@@ -70,6 +71,8 @@ const NO_FORK: u32 = 0;
 const FROZEN: u32 = 1;
 const ATTENDED: u32 = 2;
 const FAILED: u32 = 3;
+/// In user mode: the keeper is to hand the child's memory over.
+const TO_BE_HANDED_OVER: u32 = 4;
 
 /// What a keeper has for forks.
 pub(crate) struct Forks {
@@ -81,6 +84,8 @@ pub(crate) struct Forks {
     /// Numbers of the descriptors that a child needs: swap files of ours and of our ancestors, and the lines that tell
     /// the ancestors that we still read theirs.
     passed_on: Lock<Vec<i32>>,
+    /// In user mode: the child that the state is frozen for.
+    child: AtomicU32,
     /// Children that read our segments.
     readers: Lock<Vec<(Line, ChildPin)>>,
 }
@@ -97,6 +102,7 @@ impl Forks {
             rest_wanted: AtomicU32::new(0),
             resting: AtomicU32::new(0),
             passed_on: Lock::new(passed_on),
+            child: AtomicU32::new(0),
             readers: Lock::new(Vec::new()),
         }
     }
@@ -122,6 +128,9 @@ impl Forks {
         wake_all(&self.resting, Sharing::Process);
         while self.wants_rest() {
             watch();
+            if self.stage.load(Ordering::Acquire) == TO_BE_HANDED_OVER {
+                self.hand_over(pager, watch);
+            }
             wait_while(&self.rest_wanted, 1, LOOK, Sharing::Process);
         }
         // From here on a next fork may ask for rest: it finds us at work, and the gate closed until now.
@@ -132,6 +141,44 @@ impl Forks {
             pager.unpin(pin);
         }
         agent.gate.open();
+    }
+
+    /// On the reclaimer's thread, in user mode: gives the child what it needs of ours. It has opened a userfaultfd of its
+    /// own, and reads nothing of our memory: its copy of the state is as still as ours.
+    fn hand_over(&self, pager: &Pager<Linux, Slabs>, watch: &mut dyn FnMut()) {
+        let child = Life::of(self.child.load(Ordering::Acquire)).ok();
+        let mut line: Option<Line> = None;
+        let mut is_done = false;
+        // A child that cannot go on ends itself and says so.
+        while !is_done && child.as_ref().is_some_and(|child| !child.has_ended()) {
+            watch();
+            match &line {
+                None => {
+                    line = self.reception.accept();
+                    if let Some(line) = &line {
+                        // A child that cannot receive them says so itself, and ends.
+                        let _ = line.send(DESCRIPTORS, &self.passed_on.lock());
+                    } else {
+                        thread::sleep(PLACE_PAUSE);
+                    }
+                }
+                Some(ready) if ready.is_readable(LOOK) => {
+                    let is_ready = matches!(ready.hear(Duration::ZERO), Ok((READY, _)));
+                    if !is_ready || ready.tell(YOURS, [0; 3]).is_err() {
+                        line = None;
+                    }
+                    is_done = true;
+                }
+                Some(_) => {}
+            }
+        }
+        match (pager.thaw(), line.filter(|_| is_done)) {
+            (Some(pin), Some(line)) => self.readers.lock().push((line, pin)),
+            (Some(pin), None) => pager.unpin(pin),
+            (None, _) => {}
+        }
+        self.stage.store(NO_FORK, Ordering::Release);
+        self.let_go();
     }
 
     /// Gives up the pins of children that have ended.
@@ -183,6 +230,20 @@ impl Agent {
         {
             forks.let_go();
         }
+    }
+
+    /// In user mode, on the forking thread: `child` is what fork has answered.
+    pub(crate) fn after_trapped_fork(&self, child: Option<u32>) {
+        let Some(keeper) = self.keeper() else { return self.gate.open() };
+        let forks = &keeper.forks;
+        let Some(child) = child else {
+            forks.stage.store(FAILED, Ordering::Release);
+            return forks.let_go();
+        };
+        keeper.pager.note_fork();
+        forks.child.store(child, Ordering::Release);
+        forks.stage.store(TO_BE_HANDED_OVER, Ordering::Release);
+        wake_all(&forks.rest_wanted, Sharing::Process);
     }
 
     /// In the child, on its only thread.
@@ -399,8 +460,9 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<(), Errno> {
     // SAFETY: this process's only other thread waits for `is_resumed` and uses the agent alone; the handler is not
     // started yet. So nobody else reaches the keeper.
     let keeper = unsafe { &mut *keeper };
-    let Inheritance { line, child, inherited, changes } = receive(&keeper.forks.reception.name())?;
     let membership = agent.membership();
+    let faults = keeper::faults(&membership);
+    let Inheritance { line, child, inherited, changes } = receive(&keeper.forks.reception.name(), faults)?;
     // A swap file for what this process will write back.
     let file = keeper::open_swap_file(&membership)?;
     let mut passed_on = inherited;
@@ -422,18 +484,20 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<(), Errno> {
     keeper.set_entry(membership.entry);
     // SAFETY: as above, nobody else uses the pager; the parent's descriptors are forgotten, not closed.
     unsafe {
-        keeper.pager.resume_in_child(membership.entry, fresh, &changes, |parents: Linux| {
-            Linux::inherit(child, parents.into_quarters())
-        })
+        keeper.pager.resume_in_child(membership.entry, fresh, &changes, |parents: Linux| match child {
+            Some(child) => Linux::inherit(child, parents.into_quarters()),
+            None => Linux::open(parents.into_quarters(), faults),
+        })?;
     }
+    if faults == Faults::OfUserMode { keeper.pager.register_again() } else { Ok(()) }
 }
 
 /// What a child's agent gets from its parent's.
 struct Inheritance {
     /// The line to the parent.
     line: Line,
-    /// The userfaultfd of our memory.
-    child: Uffd,
+    /// The userfaultfd of our memory, unless we are to open one.
+    child: Option<Uffd>,
     /// Numbers of the descriptors that we inherit, open under the same numbers as there.
     inherited: Vec<i32>,
     /// What has changed in our layout since the state was frozen, before the fork and after it.
@@ -441,16 +505,21 @@ struct Inheritance {
 }
 
 /// Calls the parent's handler.
-fn receive(name: &[u8; 40]) -> Result<Inheritance, Errno> {
+fn receive(name: &[u8; 40], faults: Faults) -> Result<Inheritance, Errno> {
     let mut line = Line::call(name)?;
     let mut received = Vec::new();
-    if line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)))? != DESCRIPTORS || received.is_empty() {
+    if line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)))? != DESCRIPTORS {
         return Err(Errno::PROTO);
     }
     let above = 1 + received.iter().map(|(_, number)| *number).max().unwrap_or(0);
     line.move_above(above + received.len() as i32)?;
-    let mut child = Uffd::adopt(received.remove(0).0);
-    child.move_above(above + received.len() as i32)?;
+    let mut child = None;
+    if faults == Faults::All {
+        let (fd, _) = if received.is_empty() { return Err(Errno::PROTO) } else { received.remove(0) };
+        let mut uffd = Uffd::adopt(fd);
+        uffd.move_above(above + received.len() as i32)?;
+        child = Some(uffd);
+    }
     let inherited: Vec<i32> = received.iter().map(|(_, number)| *number).collect();
     renumber(&mut received)?;
     line.tell(READY, [0; 3])?;

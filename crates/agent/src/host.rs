@@ -44,6 +44,9 @@ extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment
     let Ok(agent) = Agent::new(membership, library_memory, fault.unwrap_or_default()) else { return };
     let agent: &'static Agent = Box::leak(Box::new(agent));
     AGENT.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Release);
+    if membership.is_in_user_mode() {
+        return start_in_user_mode(agent);
+    }
     if watcher::start(agent).is_err() {
         // No thread to be had: the program runs as it would without us, outside the budget.
         return AGENT.store(core::ptr::null_mut(), Ordering::Release);
@@ -61,6 +64,32 @@ extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment
         failure::fail(format_args!("fork handlers cannot be registered: {registered}"));
     }
 }
+
+/// Every system call from here on is trapped, fork among them: libc's handlers are not needed.
+fn start_in_user_mode(agent: &'static Agent) {
+    if let Err(errno) = sys::user_mode::arm(&HOOKS) {
+        let pid = sys::thread::process_id();
+        failure::say(format_args!(
+            "process {pid} runs outside the budget: its system calls cannot be trapped: {errno:?}"
+        ));
+        return AGENT.store(core::ptr::null_mut(), Ordering::Release);
+    }
+    if watcher::start(agent).is_err() {
+        AGENT.store(core::ptr::null_mut(), Ordering::Release);
+    }
+}
+
+static HOOKS: sys::user_mode::Hooks = sys::user_mode::Hooks {
+    before_fork: || before_fork(),
+    after_fork_in_parent: |child| {
+        if let Some(agent) = agent() {
+            agent.after_trapped_fork(child);
+        }
+    },
+    after_fork_in_child: || after_fork_in_child(),
+    say: |text| failure::say(format_args!("{text}")),
+    fail: |text| failure::fail(format_args!("{text}, the program is ended")),
+};
 
 /// The value of an environment variable, from the loader's own array: libc's may not be set up yet.
 fn variable(environment: *const *const c_char, name: &[u8]) -> Option<&'static CStr> {

@@ -20,6 +20,7 @@ use sys::Errno;
 use sys::kernel::Kernel;
 use sys::linux::{Linux, Quarters};
 use sys::thread::{self, Descriptors};
+use sys::uffd::Faults;
 
 use crate::entry::Membership;
 use crate::failure::{end, fail, say};
@@ -125,7 +126,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
     let frames = PageCount((budget / FRAMES_DIVISOR / PAGE_BYTES as u64).clamp(FRAMES_MIN, FRAMES_MAX));
     let quarters = Quarters::reserve(frames).map_err(Obstacle::of("no address space"))?;
-    let kernel = Linux::open(quarters).map_err(Obstacle::of("userfaultfd is not permitted"))?;
+    let kernel = Linux::open(quarters, faults(membership)).map_err(Obstacle::of("userfaultfd is not permitted"))?;
     let store = open_store(budget).map_err(Obstacle::of("no address space"))?;
     let forks = Forks::open().map_err(Obstacle::of("no socket for forked processes"))?;
     let log = match open_swap_file(membership).map_err(Obstacle::of("no swap file"))? {
@@ -151,6 +152,11 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
         fault: &agent.fault,
     })
+}
+
+/// Which faults this run's userfaultfds serve.
+pub(crate) fn faults(membership: &Membership) -> Faults {
+    if membership.is_in_user_mode() { Faults::OfUserMode } else { Faults::All }
 }
 
 /// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program

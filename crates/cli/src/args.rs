@@ -100,6 +100,13 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) when_full: WhenFull,
 
+    /// Do without permission for userfaultfd: trap the program's system calls instead
+    ///
+    /// For containers, sandboxes and plain users. Each system call costs some microseconds more; io-uring, asynchronous
+    /// I/O and seccomp filters are refused. docs/user-mode.md says what else is different.
+    #[arg(verbatim_doc_comment, long, env = "PLEAT_USER_MODE", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub(crate) user_mode: bool,
+
     /// Keep a JSON document of counters and latencies here, written every second and at the end
     #[arg(long, value_name = "FILE", env = "PLEAT_STATS", hide_env_values = true)]
     pub(crate) stats: Option<PathBuf>,

@@ -11,7 +11,7 @@ use sys::uffd::feature::MOVE;
 use crate::args::DoctorArgs;
 use crate::size::Human;
 use crate::userfaultfd::{Access, WITH_CAPABILITY, access, words};
-use crate::{agent, budget, proc, swap};
+use crate::{agent, budget, proc, swap, userfaultfd};
 
 /// `UFFD_FEATURE_WP_ASYNC` of include/uapi/linux/userfaultfd.h (Linux 6.7).
 const WP_ASYNC: u64 = 1 << 15;
@@ -49,10 +49,10 @@ struct Document {
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let findings = vec![
         kernel(),
-        userfaultfd(),
+        full_userfaultfd(),
         page_moves(),
         events(),
-        user_mode_only(),
+        user_mode(),
         write_tracking(),
         swap_directory(),
         direct_io(),
@@ -78,7 +78,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         let remedy = finding.remedy.as_ref().map(|remedy| format!("; to change it: {remedy}")).unwrap_or_default();
         println!("{verdict:<8} {:<16} {}{remedy}", finding.name, finding.found);
     }
-    println!("pleat run {} here", if works { "works" } else { "does not work" });
+    let way = match (works, userfaultfd::user_mode()) {
+        (true, _) => "works",
+        (false, Ok(())) => "works with --user-mode only",
+        (false, Err(_)) => "does not work",
+    };
+    println!("pleat run {way} here");
     Ok(status)
 }
 
@@ -110,7 +115,7 @@ fn kernel() -> Finding {
     }
 }
 
-fn userfaultfd() -> Finding {
+fn full_userfaultfd() -> Finding {
     let finding = |verdict, found: String| Finding::new("userfaultfd", verdict, found).needed();
     match host::try_userfaultfd() {
         Ok((Way::Device, _)) => finding(Verdict::Ok, "by permission on /dev/userfaultfd".to_owned()),
@@ -148,11 +153,10 @@ fn events() -> Finding {
     }
 }
 
-fn user_mode_only() -> Finding {
-    // Nothing depends on it yet: libraries that embed pleat would use it.
-    match host::try_user_mode_only() {
-        Ok(_) => Finding::new("user-mode faults", Verdict::Ok, "a userfaultfd for them needs no permission"),
-        Err(errno) => Finding::new("user-mode faults", Verdict::Limited, format!("not permitted ({})", words(errno))),
+fn user_mode() -> Finding {
+    match userfaultfd::user_mode() {
+        Ok(()) => Finding::new("user mode", Verdict::Ok, "pleat run --user-mode works without any permission"),
+        Err(why) => Finding::new("user mode", Verdict::Limited, format!("pleat run --user-mode does not work: {why}")),
     }
 }
 

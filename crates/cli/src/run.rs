@@ -35,7 +35,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let agent = agent::find()?;
     let path = program::find(&args.command[0])?;
     program::check(&path)?;
-    userfaultfd::check()?;
+    if args.user_mode {
+        userfaultfd::check_user_mode()?;
+    } else {
+        userfaultfd::check()?;
+    }
     let swap = swap::choose(args.swap.as_deref(), args.swap_size, budget)?;
     let run = Run {
         command: args.command.clone(),
@@ -79,6 +83,7 @@ fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<Share
     ledger.threshold_bytes.store(run.threshold.0, Relaxed);
     ledger.stop_when_full.store(u32::from(args.when_full == WhenFull::Stop), Relaxed);
     ledger.codec.store(args.codec as u32, Relaxed);
+    ledger.user_mode.store(u32::from(args.user_mode), Relaxed);
     ledger.runner_pid.store(std::process::id(), Relaxed);
     if let Some(swap) = swap {
         ledger.swap_bytes_max.store(swap.bytes_max.0, Relaxed);

@@ -62,11 +62,32 @@ pub(crate) fn check() -> Result<()> {
     match access() {
         Access::Full => Ok(()),
         Access::OldKernel => bail!("this kernel cannot move pages (UFFDIO_MOVE): pleat needs Linux 6.8 or newer"),
-        Access::NoForkEvents => bail!("the fork events of userfaultfd are not permitted: {WAYS}"),
+        Access::NoForkEvents => bail!("the fork events of userfaultfd are not permitted: {WAYS}{}", without()),
         Access::MissingFeature => bail!("this kernel's userfaultfd lacks a feature that pleat needs (Linux 6.8)"),
         Access::Refused(Errno::NOSYS) => {
             bail!("this kernel has no userfaultfd, or a seccomp filter (such as docker's) hides it")
         }
-        Access::Refused(errno) => bail!("userfaultfd is not permitted ({}): {WAYS}", words(errno)),
+        Access::Refused(errno) => bail!("userfaultfd is not permitted ({}): {WAYS}{}", words(errno), without()),
     }
+}
+
+/// The way that needs no permission, for the end of a message.
+fn without() -> &'static str {
+    if user_mode().is_ok() { "; or do without, slower: `pleat run --user-mode`" } else { "" }
+}
+
+/// Whether `pleat run --user-mode` works here, and if not, why.
+pub(crate) fn user_mode() -> Result<(), &'static str> {
+    match host::try_user_mode_only() {
+        Ok(features) if features & MOVE == 0 => Err("this kernel cannot move pages (UFFDIO_MOVE): Linux 6.8 or newer"),
+        Ok(_) if !sys::user_mode::is_supported() => Err("system calls cannot be trapped here (Linux 5.11, x86-64)"),
+        Ok(_) => Ok(()),
+        Err(Errno::NOSYS | Errno::PERM) => Err("a seccomp filter (such as docker's) or the kernel refuses userfaultfd"),
+        Err(errno) => Err(words(errno)),
+    }
+}
+
+/// Fails if `pleat run --user-mode` cannot work here.
+pub(crate) fn check_user_mode() -> Result<()> {
+    user_mode().map_err(|why| anyhow::anyhow!("user mode does not work here: {why}"))
 }

@@ -114,6 +114,16 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.adopt_present(&mut state)
     }
 
+    /// In a forked child whose userfaultfd is new: the ranges that the state is about become its own.
+    pub fn register_again(&self) -> Result<(), Errno> {
+        self.lock().regions.iter().try_for_each(|region| self.kernel.register(region))
+    }
+
+    /// The program has forked, and no message tells of it: the fork is made while nobody changes the layout.
+    pub fn note_fork(&self) {
+        self.lock().note_fork();
+    }
+
     /// Compares the state with the memory that is really there.
     fn adopt_present(&self, state: &mut State<S>) -> Result<(), Errno> {
         let mut mapped = Vec::new();

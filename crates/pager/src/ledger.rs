@@ -339,6 +339,10 @@ pub struct Ledger {
     pub processes_used: AtomicU32,
     /// `--codec`: its place in `codec::ALL`.
     pub codec: AtomicU32,
+    /// 1 for `--user-mode`.
+    pub user_mode: AtomicU32,
+    /// Nothing yet.
+    pub reserved: AtomicU32,
     /// Path of the directory or file of `--swap`, zero-terminated.
     pub swap_path: [AtomicU64; PATH_BYTES / 8],
     /// The processes.

@@ -231,10 +231,7 @@ impl<S: Store> State<S> {
             }
             Message::Fork(child) => {
                 self.forked.push_back(child);
-                if self.frozen {
-                    self.journal.mark_fork();
-                    self.has_forked = true;
-                }
+                self.note_fork();
                 return;
             }
             Message::Fault { .. } => return,
@@ -243,6 +240,14 @@ impl<S: Store> State<S> {
             self.journal.note(record);
         } else {
             self.apply(record);
+        }
+    }
+
+    /// The fork that the state is frozen for has happened.
+    pub(crate) fn note_fork(&mut self) {
+        if self.frozen {
+            self.journal.mark_fork();
+            self.has_forked = true;
         }
     }
 

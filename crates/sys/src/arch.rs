@@ -18,6 +18,10 @@ pub(crate) struct ThreadStart {
 /// System call numbers that rustix has no function for, or only one that would touch libc's thread data.
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod number {
+    pub(crate) const MMAP: usize = 9;
+    pub(crate) const MPROTECT: usize = 10;
+    pub(crate) const MUNMAP: usize = 11;
+    pub(crate) const RT_SIGACTION: usize = 13;
     pub(crate) const RT_SIGPROCMASK: usize = 14;
     pub(crate) const IOCTL: usize = 16;
     pub(crate) const CLONE: usize = 56;
@@ -29,6 +33,20 @@ pub(crate) mod number {
     pub(crate) const SCHED_SETATTR: usize = 314;
     pub(crate) const USERFAULTFD: usize = 323;
     pub(crate) const CLOSE_RANGE: usize = 436;
+    pub(crate) const FORK: usize = 57;
+    pub(crate) const VFORK: usize = 58;
+    pub(crate) const RT_SIGSUSPEND: usize = 130;
+    pub(crate) const PRCTL: usize = 157;
+    pub(crate) const SET_TID_ADDRESS: usize = 218;
+    pub(crate) const TGKILL: usize = 234;
+    pub(crate) const PSELECT6: usize = 270;
+    pub(crate) const PPOLL: usize = 271;
+    pub(crate) const SET_ROBUST_LIST: usize = 273;
+    pub(crate) const EPOLL_PWAIT: usize = 281;
+    pub(crate) const SECCOMP: usize = 317;
+    pub(crate) const RSEQ: usize = 334;
+    pub(crate) const CLONE3: usize = 435;
+    pub(crate) const EPOLL_PWAIT2: usize = 441;
 }
 
 /// System call numbers that rustix has no function for, or only one that would touch libc's thread data.

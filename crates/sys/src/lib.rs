@@ -22,6 +22,8 @@ pub mod process;
 pub mod sync;
 pub mod thread;
 pub mod uffd;
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_user_mode.rs")]
+pub mod user_mode;
 
 pub use area::Area;
 pub use rustix::io::Errno;

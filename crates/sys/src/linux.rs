@@ -16,10 +16,10 @@ use rustix::fs::{Mode, OFlags, Timespec};
 use rustix::mm::Advice;
 
 use crate::handover::{Line, Reception};
-use crate::kernel::{Kernel, Mapping, Message, PageRange, Partial};
+use crate::kernel::{Kernel, Mapping, MappingName, Message, PageRange, Partial};
 use crate::sync::Lock;
-use crate::uffd::{Uffd, feature};
-use crate::{Area, Errno, clock, maps};
+use crate::uffd::{Faults, Uffd, feature};
+use crate::{Area, Errno, clock, maps, user_mode};
 
 /// Pages that one `move_out` can take.
 pub const STAGING_PAGES: PageCount = PageCount(64);
@@ -73,20 +73,24 @@ impl Quarters {
 
 impl Linux {
     /// Opens everything; what is opened belongs to the calling thread's descriptor table.
-    pub fn open(quarters: Quarters) -> Result<Self, Errno> {
-        let program = Uffd::open(feature::NEEDED)?;
+    pub fn open(quarters: Quarters, faults: Faults) -> Result<Self, Errno> {
+        let features = match faults {
+            Faults::All => feature::NEEDED,
+            Faults::OfUserMode => feature::NEEDED_IN_USER_MODE,
+        };
+        let program = Uffd::open(features, faults)?;
         program.register(area_range(&quarters.staging))?;
-        Self::with(program, quarters)
+        Self::with(program, quarters, faults)
     }
 
     /// After a fork, in the child: the userfaultfd that the fork message brought already owns all that the parent's
     /// owned.
     pub fn inherit(program: Uffd, quarters: Quarters) -> Result<Self, Errno> {
-        Self::with(program, quarters)
+        Self::with(program, quarters, Faults::All)
     }
 
-    fn with(program: Uffd, quarters: Quarters) -> Result<Self, Errno> {
-        let frames_uffd = Uffd::open(feature::MOVE)?;
+    fn with(program: Uffd, quarters: Quarters, faults: Faults) -> Result<Self, Errno> {
+        let frames_uffd = Uffd::open(feature::MOVE, faults)?;
         frames_uffd.register(area_range(&quarters.frames))?;
         let read = OFlags::RDONLY | OFlags::CLOEXEC;
         let proc = rustix::fs::open(c"/proc/self", read | OFlags::DIRECTORY, Mode::empty())?;
@@ -186,6 +190,24 @@ impl Linux {
         panic!("pages cannot leave the staging area: {error:?}, {done:?} of {staged:?}");
     }
 
+    /// The first move of the chain. In user mode what a system call is at work on stays: the run ends before it.
+    fn move_unless_held(&self, target: u64, from: PageIndex, count: PageCount) -> Partial {
+        let move_pages = |count| {
+            // SAFETY: managed memory is never borrowed as Rust references, and the program finds its pages missing,
+            // which is what a pager is for.
+            unsafe { self.program.move_pages(target, from.address(), count) }
+        };
+        if !user_mode::is_armed() {
+            return move_pages(count);
+        }
+        let (start, end) = (from.address(), (from + count).address());
+        user_mode::while_nothing_before_is_held(start, end, |held| match PageIndex::containing(held) - from {
+            // As for a page that is locked: it keeps its place for some rounds.
+            PageCount::ZERO => Partial { done: PageCount::ZERO, error: Some(Errno::INVAL) },
+            free => move_pages(free),
+        })
+    }
+
     fn flush_if(&self, wanted: impl Fn(Staged) -> bool) {
         let mut staged = self.staged.lock();
         if staged.count > 0 && wanted(*staged) {
@@ -218,9 +240,7 @@ impl Kernel for Linux {
             staged.first = to.0;
         }
         let target = self.staging.base() as u64 + PageCount(u64::from(staged.count)).bytes().0;
-        // SAFETY: managed memory is never borrowed as Rust references, and the program finds its pages missing,
-        // which is what a pager is for.
-        let moved = unsafe { self.program.move_pages(target, from.address(), count) };
+        let moved = self.move_unless_held(target, from, count);
         staged.count += moved.done.0 as u32;
         moved
     }
@@ -270,7 +290,10 @@ impl Kernel for Linux {
 
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
         let maps = rustix::fs::openat(&self.proc, c"maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        maps::visit(&maps, &mut self.maps_buffer.lock(), visit)
+        maps::visit(&maps, &mut self.maps_buffer.lock(), &mut |mapping| {
+            let is_stack = user_mode::has_stack(mapping.range.start.address(), mapping.range.end.address());
+            visit(if is_stack { Mapping { name: MappingName::Special, ..mapping } } else { mapping });
+        })
     }
 
     fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {

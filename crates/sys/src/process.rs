@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 
 use page::{ByteCount, PAGE_BYTES};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::Errno;
@@ -68,6 +69,33 @@ pub fn process_exists(pid: u32) -> bool {
         .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
 }
 
+/// A process, whatever becomes of its number.
+#[derive(Debug)]
+pub struct Life(OwnedFd);
+
+impl Life {
+    /// That of process `pid`, which exists or is waited for.
+    pub fn of(pid: u32) -> Result<Self, Errno> {
+        let pid = rustix::process::Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).map(Self)
+    }
+
+    /// Whether it has ended, waited for or not.
+    pub fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        matches!(rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
+    }
+}
+
+/// Threads of this process: the twentieth field of /proc/self/stat.
+pub fn thread_count() -> Option<u32> {
+    let mut text = [0; 1024];
+    let stat = open(c"/proc/self/stat", OFlags::RDONLY).ok()?;
+    let length = rustix::io::read(&stat, &mut text).ok()?;
+    let text = core::str::from_utf8(text[..length].rsplit(|byte| *byte == b')').next()?).ok()?;
+    text.split_ascii_whitespace().nth(17)?.parse().ok()
+}
+
 /// Bytes that nobody can guess.
 pub fn random_key() -> Result<[u8; 32], Errno> {
     let mut key = [0; 32];
@@ -92,6 +120,15 @@ mod tests {
     fn this_process_is_found() {
         assert!(process_exists(std::process::id()));
         assert!(!process_exists(0));
+        assert!(thread_count().is_some_and(|threads| threads >= 2));
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let life = Life::of(child.id()).unwrap();
+        assert!(!life.has_ended());
+        child.kill().unwrap();
+        while !life.has_ended() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
         assert!(start_ticks().is_some_and(|ticks| ticks > 0));
         assert!(resident_anonymous().is_some_and(|resident| resident.0 > 4096));
         assert_ne!(random_key(), random_key());

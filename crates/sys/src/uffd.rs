@@ -24,6 +24,8 @@ const UFFDIO_MOVE: usize = 0xc028_aa05;
 const IOC_NEW: usize = 0xaa00;
 const REGISTER_MODE_MISSING: u64 = 1;
 const O_CLOEXEC_NONBLOCK: usize = 0o2_004_000;
+/// `UFFD_USER_MODE_ONLY`.
+const USER_MODE_ONLY: usize = 1;
 
 /// Features of userfaultfd that pleat uses.
 pub mod feature {
@@ -40,7 +42,18 @@ pub mod feature {
     /// `UFFDIO_MOVE` exists (Linux 6.8).
     pub const MOVE: u64 = 1 << 16;
     /// What the agent cannot do without.
-    pub const NEEDED: u64 = EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP | THREAD_ID | MOVE;
+    pub const NEEDED: u64 = EVENT_FORK | NEEDED_IN_USER_MODE;
+    /// The same where only faults of user mode are served: forks are told by the agent itself.
+    pub const NEEDED_IN_USER_MODE: u64 = EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP | THREAD_ID | MOVE;
+}
+
+/// Which faults a userfaultfd serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Faults {
+    /// Those inside system calls too. Needs a permission.
+    All,
+    /// Those of the program's own instructions; a system call that meets a missing page gets EFAULT. For everybody.
+    OfUserMode,
 }
 
 /// An open userfaultfd.
@@ -48,13 +61,15 @@ pub mod feature {
 pub struct Uffd(OwnedFd);
 
 impl Uffd {
-    /// Opens one that serves kernel-mode faults too, by the system call or else by /dev/userfaultfd, with `features`.
-    pub fn open(features: u64) -> Result<Self, Errno> {
+    /// Opens one with `features`, by the system call or else by /dev/userfaultfd.
+    pub fn open(features: u64, faults: Faults) -> Result<Self, Errno> {
+        let flags = O_CLOEXEC_NONBLOCK | if faults == Faults::OfUserMode { USER_MODE_ONLY } else { 0 };
         // SAFETY: takes flags, returns a descriptor.
-        let by_call = unsafe { arch::syscall(number::USERFAULTFD, [O_CLOEXEC_NONBLOCK, 0, 0, 0, 0, 0]) };
+        let by_call = unsafe { arch::syscall(number::USERFAULTFD, [flags, 0, 0, 0, 0, 0]) };
         let fd = match errno(by_call) {
             Ok(fd) => fd,
-            Err(refused) => Self::open_by_device().map_err(|_| refused)?,
+            Err(refused) if faults == Faults::All => Self::open_by_device().map_err(|_| refused)?,
+            Err(refused) => return Err(refused),
         };
         // SAFETY: the descriptor has just been made and nobody else knows it.
         let uffd = Self(unsafe { OwnedFd::from_raw_fd(fd as i32) });
@@ -250,7 +265,7 @@ mod tests {
     /// On the real kernel, where the test may open a userfaultfd.
     #[test]
     fn what_is_registered_is_told_apart() {
-        let Ok(uffd) = Uffd::open(feature::MOVE) else {
+        let Ok(uffd) = Uffd::open(feature::MOVE, Faults::All) else {
             println!("skipped: no userfaultfd");
             return;
         };

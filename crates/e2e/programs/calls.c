@@ -1,0 +1,286 @@
+// Calls whose buffers are cold: what the kernel reads and writes must be in place. Prints what it has found, which is the
+// same with and without pleat. Touches far more than its budget in between, so that everything else leaves.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BULK (48UL << 20)
+static unsigned char *bulk;
+static char **cold; // Many small buffers, a page each.
+static char **work; // The same, for what differs from run to run.
+enum { COLD = 512 };
+static volatile sig_atomic_t alarms;
+static volatile sig_atomic_t wants_jump;
+static sigjmp_buf jump;
+
+// Everything that was not touched since is out after this.
+static void chill(void) {
+    for (int round = 0; round < 2; round++)
+        for (size_t at = 0; at < BULK; at += 4096) {
+            unsigned *word = (unsigned *)(bulk + at);
+            word[0] += 1;
+            word[1] = (unsigned)at * 2654435761u;
+        }
+}
+
+static unsigned long sum(const char *bytes, size_t length) {
+    unsigned long sum = 5381;
+    for (size_t at = 0; at < length; at++) sum = sum * 33 + (unsigned char)bytes[at];
+    return sum;
+}
+
+static void check(const char *what, long got, long expected) {
+    if (got != expected) {
+        printf("%s: %ld instead of %ld, %s\n", what, got, expected, strerror(errno));
+        fflush(stdout);
+        _exit(1);
+    }
+}
+
+static void pipes(void) {
+    int ends[2];
+    check("pipe", pipe(ends), 0);
+    unsigned long total = 0;
+    for (int at = 0; at + 1 < COLD; at += 2) {
+        check("write", write(ends[1], cold[at], 4000), 4000);
+        check("read", read(ends[0], cold[at + 1], 4000), 4000);
+        total += sum(cold[at + 1], 4000);
+    }
+    printf("pipes %lx\n", total);
+    close(ends[0]), close(ends[1]);
+}
+
+static void vectors(void) {
+    int ends[2];
+    check("socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    struct iovec *out = (void *)work[0], *in = (void *)work[1];
+    unsigned long total = 0;
+    for (int at = 0; at < 40; at++) {
+        out[at] = (struct iovec){work[2 + at] + 100, 1000};
+        in[at] = (struct iovec){work[50 + at] + 2000, 1000};
+    }
+    struct msghdr *message = (void *)work[100];
+    memset(message, 0, sizeof *message);
+    message->msg_iov = out, message->msg_iovlen = 40;
+    chill();
+    check("sendmsg", sendmsg(ends[0], message, 0), 40000);
+    chill();
+    check("readv", readv(ends[1], in, 40), 40000);
+    for (int at = 0; at < 40; at++) total += sum(work[50 + at] + 2000, 1000);
+    printf("vectors %lx\n", total);
+    close(ends[0]), close(ends[1]);
+}
+
+static void paths(const char *self) {
+    strcpy(work[200], self);
+    strcpy(work[201], "/proc/self/status");
+    struct stat *found = (void *)work[202];
+    struct timespec *nap = (void *)work[203];
+    *nap = (struct timespec){0, 1000};
+    chill();
+    check("stat", stat(work[200], found), 0);
+    check("access", access(work[201], R_OK), 0);
+    check("nanosleep", nanosleep(nap, nap + 1), 0);
+    check("bad pointer", write(1, (void *)0x10000, 4), -1);
+    check("bad pointer's reason", errno, EFAULT);
+    void *guard = mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check("guarded", open(guard, O_RDONLY), -1);
+    check("guarded reason", errno, EFAULT);
+    printf("paths %d\n", S_ISREG(found->st_mode));
+}
+
+static void stream(void) {
+    FILE *file = tmpfile();
+    for (int at = 0; at < COLD; at++) {
+        fwrite(cold[at] + 64, 1, 3000, file);
+        if (at == COLD / 2) chill();
+    }
+    rewind(file);
+    chill();
+    unsigned long total = 0;
+    for (int at = 0; at < COLD; at++) {
+        check("fread", (long)fread(cold[at] + 64, 1, 3000, file), 3000);
+        total += sum(cold[at] + 64, 3000);
+    }
+    fclose(file);
+    printf("stream %lx\n", total);
+}
+
+static pthread_mutex_t *mutex;
+static pthread_cond_t *condition;
+static int *turns;
+
+static void *blocked_reader(void *end) {
+    long got = read((int)(long)end, work[300], 4096);
+    return (void *)(long)(got == 4096 ? sum(work[300], 4096) & 0xffff : (unsigned long)-1);
+}
+
+static void *turn_taker(void *me) {
+    for (int turn = 0; turn < 200; turn++) {
+        pthread_mutex_lock(mutex);
+        while (*turns % 4 != (int)(long)me) pthread_cond_wait(condition, mutex);
+        *turns += 1;
+        pthread_cond_broadcast(condition);
+        pthread_mutex_unlock(mutex);
+    }
+    return 0;
+}
+
+static void threads(void) {
+    int ends[2];
+    pthread_t reader, takers[4];
+    void *answer;
+    check("pipe", pipe(ends), 0);
+    pthread_create(&reader, 0, blocked_reader, (void *)(long)ends[0]);
+    usleep(20000);
+    chill(); // Its buffer stays, for the reader waits in the kernel.
+    memset(work[301], 'x', 4096);
+    check("write", write(ends[1], work[301], 4096), 4096);
+    pthread_join(reader, &answer);
+    printf("blocked reader %ld\n", (long)answer);
+    mutex = (void *)work[310], condition = (void *)work[311], turns = (void *)work[312];
+    pthread_mutex_init(mutex, 0), pthread_cond_init(condition, 0);
+    *turns = 0;
+    for (long at = 0; at < 4; at++) pthread_create(&takers[at], 0, turn_taker, (void *)at);
+    for (int at = 0; at < 6; at++) chill();
+    for (int at = 0; at < 4; at++) pthread_join(takers[at], 0);
+    printf("turns %d\n", *turns);
+    for (int at = 0; at < 300; at++) {
+        pthread_t thread;
+        pthread_create(&thread, 0, turn_taker, (void *)(long)(at % 4));
+        *turns = at % 4; // It waits for nobody once.
+        pthread_cancel(thread);
+        pthread_join(thread, 0);
+        pthread_mutex_init(mutex, 0), pthread_cond_init(condition, 0);
+    }
+    printf("cancelled\n");
+}
+
+static void on_alarm(int signal) {
+    (void)signal;
+    alarms += 1;
+    if (wants_jump) siglongjmp(jump, 1);
+}
+
+static void signals(void) {
+    struct sigaction action = {.sa_handler = on_alarm};
+    sigset_t all, before;
+    sigfillset(&action.sa_mask);
+    sigaction(SIGALRM, &action, 0);
+    int ends[2];
+    check("pipe", pipe(ends), 0);
+    volatile int interrupted = 0, jumped = 0;
+    for (int at = 0; at < 20; at++) {
+        // Again and again: the first one may come before the call.
+        struct itimerval soon = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+        if (sigsetjmp(jump, 1)) {
+            setitimer(ITIMER_REAL, &never, 0);
+            jumped++;
+            continue;
+        }
+        wants_jump = at % 2;
+        setitimer(ITIMER_REAL, &soon, 0);
+        long got = read(ends[0], work[400 + at], 100);
+        setitimer(ITIMER_REAL, &never, 0);
+        interrupted += got == -1 && errno == EINTR;
+    }
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    write(ends[1], "blocked", 7); // Not even SIGSYS would get through.
+    struct pollfd *poll_for = (void *)work[420];
+    *poll_for = (struct pollfd){ends[0], POLLIN, 0};
+    check("ppoll", ppoll(poll_for, 1, 0, &all), 1);
+    sigprocmask(SIG_SETMASK, &before, 0);
+    stack_t stack = {.ss_sp = malloc(64 << 10), .ss_size = 64 << 10};
+    check("sigaltstack", sigaltstack(&stack, 0), 0);
+    action.sa_flags = SA_ONSTACK;
+    alarms = 0, wants_jump = 0;
+    sigaction(SIGALRM, &action, 0);
+    chill();
+    raise(SIGALRM);
+    printf("signals %d %d %d\n", interrupted, jumped, (int)alarms);
+    close(ends[0]), close(ends[1]);
+}
+
+static unsigned long everything(void) {
+    unsigned long total = 0;
+    for (int at = 0; at < COLD; at++) total += sum(cold[at], 4096);
+    for (size_t at = 0; at < BULK; at += 4096) total += ((unsigned *)(bulk + at))[1];
+    return total;
+}
+
+static void processes(int rounds) {
+    for (int at = 0; at < rounds; at++) {
+        int *status = (void *)work[500];
+        *status = 0; // As it will be: the sums are of everything.
+        unsigned long before = everything();
+        pid_t child = fork();
+        check("fork", child < 0, 0);
+        if (child == 0) {
+            unsigned long after = everything();
+            memset(cold[at], at, 4096);
+            chill();
+            pid_t grandchild = fork();
+            if (grandchild == 0) {
+                chill();
+                _exit(cold[at][17] == (char)at ? 0 : 3);
+            }
+            int status = 4;
+            waitpid(grandchild, &status, 0);
+            _exit(after == before && status == 0 ? 0 : 5);
+        }
+        chill();
+        check("waitpid", waitpid(child, status, 0), child);
+        check("child", *status, 0);
+        check("memory after a fork", everything() == before, 1);
+    }
+    strcpy(work[501], "echo spawned");
+    chill();
+    fflush(stdout);
+    check("system", system(work[501]), 0);
+    printf("processes %d\n", rounds);
+}
+
+int main(int count, char **words) {
+    bulk = mmap(0, BULK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cold = malloc(2 * COLD * sizeof *cold);
+    work = cold + COLD;
+    char *pages = mmap(0, 2 * COLD * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int at = 0; at < 2 * COLD; at++) {
+        cold[at] = pages + at * 4096;
+        for (int byte = 0; byte < 4096; byte++) cold[at][byte] = (char)(at * 31 + byte * 7);
+    }
+    int has_forks = count > 1 && strcmp(words[1], "forks") == 0;
+    chill();
+    usleep(100000);
+    if (has_forks) {
+        processes(6);
+        return 0;
+    }
+    for (int round = 0; round < 3; round++) {
+        chill();
+        pipes();
+        vectors();
+        paths(words[0]);
+        stream();
+        threads();
+        signals();
+    }
+    printf("%lx\n", everything());
+    return 0;
+}

@@ -1,0 +1,40 @@
+//! User mode is for x86-64 only: elsewhere the kernel cannot trap a program's system calls for it.
+
+use crate::Errno;
+
+/// See the module of the same name for x86-64.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooks {
+    /// Nobody changes the layout; the agent brings its state to rest.
+    pub before_fork: fn(),
+    /// The child, if there is one. It may wait for us to do something; we do not wait for it.
+    pub after_fork_in_parent: fn(Option<u32>),
+    /// No code of the program has run in the child yet.
+    pub after_fork_in_child: fn(),
+    /// Tells the program's user something.
+    pub say: fn(&str),
+    /// Ends the program with a reason.
+    pub fail: fn(&str) -> !,
+}
+
+/// Cannot be done here.
+pub fn arm(_hooks: &'static Hooks) -> Result<(), Errno> {
+    Err(Errno::NOSYS)
+}
+
+/// It is not.
+pub fn is_supported() -> bool {
+    false
+}
+
+pub(crate) fn is_armed() -> bool {
+    false
+}
+
+pub(crate) fn while_nothing_before_is_held<R>(_start: u64, end: u64, moving: impl FnOnce(u64) -> R) -> R {
+    moving(end)
+}
+
+pub(crate) fn has_stack(_start: u64, _end: u64) -> bool {
+    false
+}

@@ -1,0 +1,153 @@
+//! User mode: a program's system calls made safe where the kernel does not wait for our pages.
+//!
+//! Without a permission a userfaultfd serves faults of user mode only: a system call that meets a missing page gets
+//! EFAULT. So each call of the program is trapped (syscall user dispatch, no permission needed), what it uses is held in
+//! place ([`holds`]) and brought in, and then it is made. docs/user-mode.md tells it whole.
+//!
+//! ```text
+//!  calls      what memory each call uses          memory   reading that from its arguments, bringing it in
+//!  holds      the table that eviction looks at    spans    what stays in place for good: stacks, thread blocks
+//!  trap       the handler of SIGSYS               stubs    the assembly that makes the program's calls
+//!  signals    the program's actions and masks     processes  threads, vfork and fork
+//! ```
+
+mod calls;
+mod context;
+mod holds;
+mod memory;
+mod processes;
+mod signals;
+mod spans;
+mod stubs;
+mod trap;
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::arch::{number, syscall};
+use crate::thread::errno;
+use crate::{Errno, maps, thread};
+use spans::Spans;
+
+pub(crate) use holds::while_nothing_before_is_held;
+
+/// Longest stack of a main thread that is taken for one: the kernel leaves at least so much room below it.
+const MAIN_STACK_BYTES: u64 = 128 << 20;
+const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
+
+/// Stacks: mapped as such, with the thread blocks of their threads. Never managed.
+static KEPT: Spans = Spans::new();
+/// Memory that may be managed and is never moved out: signal stacks, thread blocks at other places.
+static PINNED: Spans = Spans::new();
+static MAIN_STACK_END: AtomicU64 = AtomicU64::new(0);
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
+
+/// What the agent does when the program forks, and how it talks. All of it runs on the program's thread, inside a signal
+/// handler: no lock of the program's and none of its memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooks {
+    /// Nobody changes the layout; the agent brings its state to rest.
+    pub before_fork: fn(),
+    /// The child, if there is one. It may wait for us to do something; we do not wait for it.
+    pub after_fork_in_parent: fn(Option<u32>),
+    /// No code of the program has run in the child yet.
+    pub after_fork_in_child: fn(),
+    /// Tells the program's user something.
+    pub say: fn(&str),
+    /// Ends the program with a reason.
+    pub fail: fn(&str) -> !,
+}
+
+/// Traps the system calls of this thread, and of all threads and processes that come of it, until it executes another
+/// program. It must be the only thread that runs code of the program.
+pub fn arm(hooks: &'static Hooks) -> Result<(), Errno> {
+    // Calls of a thread that is there already would not be trapped.
+    if crate::process::thread_count() != Some(1) {
+        return Err(Errno::BUSY);
+    }
+    let here = trap::handle as *const () as u64;
+    let marker = 0_u8;
+    let stack = &raw const marker as u64;
+    let maps = rustix::fs::open(c"/proc/self/maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let (mut text, mut main_stack_end) = (0..0, 0);
+    maps::visit(maps, &mut alloc::vec::Vec::new(), &mut |mapping| {
+        let (start, end) = (mapping.range.start.address(), mapping.range.end.address());
+        if (start..end).contains(&here) {
+            text = start..end;
+        }
+        if (start..end).contains(&stack) {
+            main_stack_end = end;
+        }
+    })?;
+    HOOKS.store(core::ptr::from_ref(hooks).cast_mut(), Ordering::Release);
+    MAIN_STACK_END.store(main_stack_end, Ordering::Relaxed);
+    PROCESS.store(thread::process_id(), Ordering::Relaxed);
+    stubs::CONSTANTS.text.store(text.start, Ordering::Relaxed);
+    stubs::CONSTANTS.text_bytes.store(text.end - text.start, Ordering::Relaxed);
+    signals::take(trap::handle)?;
+    dispatch_this_thread()
+}
+
+/// Whether this kernel can trap system calls for their own program (Linux 5.11 on x86-64).
+pub fn is_supported() -> bool {
+    // Switching off what is off: INVAL where it is not known.
+    // SAFETY: takes numbers, and this thread has no dispatch that could be lost.
+    let off = unsafe { syscall(number::PRCTL, [PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0]) };
+    off == 0
+}
+
+/// Whether system calls of this process are trapped.
+pub(crate) fn is_armed() -> bool {
+    !HOOKS.load(Ordering::Acquire).is_null()
+}
+
+fn dispatch_this_thread() -> Result<(), Errno> {
+    let constants = &stubs::CONSTANTS;
+    let (text, bytes) = (constants.text.load(Ordering::Relaxed), constants.text_bytes.load(Ordering::Relaxed));
+    let arguments = [PR_SET_SYSCALL_USER_DISPATCH, 1, text as usize, bytes as usize, 0, 0];
+    // SAFETY: calls from outside of this code become SIGSYS from now on, and its handler is set.
+    errno(unsafe { syscall(number::PRCTL, arguments) }).map(|_| ())
+}
+
+fn hooks() -> &'static Hooks {
+    // SAFETY: set by `arm` before the first call was trapped, to a reference that lives for ever.
+    unsafe { &*HOOKS.load(Ordering::Acquire) }
+}
+
+/// The process that was armed: one made by vfork has our memory and another id.
+fn process() -> u32 {
+    PROCESS.load(Ordering::Relaxed)
+}
+
+/// The main thread's stack, if this is an address in it.
+fn main_stack(address: u64) -> Option<core::ops::Range<u64>> {
+    let end = MAIN_STACK_END.load(Ordering::Relaxed);
+    let stack = end.saturating_sub(MAIN_STACK_BYTES)..end;
+    stack.contains(&address).then_some(stack)
+}
+
+/// Memory that the kernel may use at any time from now on.
+fn pin(start: u64, end: u64) {
+    if start >= 0x1_0000 && start < end && !PINNED.add(start, end) {
+        (hooks().fail)("too many signal stacks and thread blocks for user mode");
+    }
+    trap::bring_in_for_good(start, end);
+}
+
+/// The first address of `start..end` that must stay in place for good.
+fn first_pinned(start: u64, end: u64) -> u64 {
+    PINNED.first_in(start, end).min(KEPT.first_in(start, end))
+}
+
+/// Whether any of these addresses is a stack.
+pub(crate) fn has_stack(start: u64, end: u64) -> bool {
+    KEPT.first_in(start, end) < end
+}
+
+fn reset_in_child() {
+    PROCESS.store(thread::process_id(), Ordering::Relaxed);
+    KEPT.reset();
+    PINNED.reset();
+}

@@ -1,0 +1,414 @@
+//! Holds: memory that a system call is at work on, and that must not leave meanwhile.
+//!
+//! In user mode the kernel gets EFAULT where a page is missing. So a thread holds what its call will touch, brings it
+//! in, makes the call, and lets go. A slot of this table is one call. Invariant: *a page that a published hold covers is
+//! not moved out*. Taking a hold and moving pages out are ordered by two sequentially consistent steps on each side:
+//!
+//! ```text
+//!  thread   ranges written, slot active ─ fence ─ wait while MOVING is odd ─ touch the pages ─ call
+//!  mover    MOVING odd ─ fence ─ look at the slots ─ move what nobody holds ─ MOVING even
+//! ```
+//! Either the mover sees the hold, or the thread sees the mover and touches the pages after it is done.
+//!
+//! Nothing here allocates, takes a lock or calls libc: it runs in a signal handler. A slot is let go by one addition to
+//! its generation, which assembly can do. Who leaves a call by longjmp lets nothing go; the slot is taken over by the
+//! next call from the same stack that is no deeper, because by then its frame is dead.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Ranges of one slot; who needs more takes more slots.
+const RANGES: usize = 8;
+/// Calls that can be under way at once, those that threads wait in among them.
+const SLOTS: usize = 8192;
+/// Where the search for a free slot begins, by stack.
+const HOMES: usize = 64;
+/// Holes between ranges that are held along, so that strings in a row are one range.
+const GAP: u64 = 4096;
+
+/// A generation is free, being filled, or active by its last two bits: 0, 1, 2. Letting go adds two.
+const FILLING: u64 = 1;
+const ACTIVE: u64 = 2;
+
+/// One call. Assembly knows the first four fields.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Slot {
+    pub(super) generation: AtomicU64,
+    /// Where the program goes on.
+    pub(super) back: AtomicU64,
+    /// Its six arguments as they were.
+    pub(super) arguments: [AtomicU64; 6],
+    /// Who must let go before it is free: two for a call that makes a thread.
+    pub(super) parties: AtomicU64,
+    /// 1 if the call changes the layout.
+    layout: AtomicU64,
+    stack: AtomicU64,
+    stack_pointer: AtomicU64,
+    /// For further slots of a call: the first, and its generation while active.
+    root: AtomicUsize,
+    root_generation: AtomicU64,
+    next: AtomicUsize,
+    count: AtomicUsize,
+    ranges: [[AtomicU64; 2]; RANGES],
+    /// Copies of arguments that had to be changed.
+    pub(super) scratch: [AtomicU64; 4],
+}
+
+const NO_SLOT: usize = usize::MAX;
+
+impl Slot {
+    const fn new() -> Self {
+        Self {
+            generation: AtomicU64::new(0),
+            back: AtomicU64::new(0),
+            arguments: [const { AtomicU64::new(0) }; 6],
+            parties: AtomicU64::new(0),
+            layout: AtomicU64::new(0),
+            stack: AtomicU64::new(0),
+            stack_pointer: AtomicU64::new(0),
+            root: AtomicUsize::new(0),
+            root_generation: AtomicU64::new(0),
+            next: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            ranges: [const { [AtomicU64::new(0), AtomicU64::new(0)] }; RANGES],
+            scratch: [const { AtomicU64::new(0) }; 4],
+        }
+    }
+
+    /// Whether its call is under way: its own, or that of the slot which it continues.
+    fn is_active(&self) -> bool {
+        if self.generation.load(Ordering::Acquire) & 3 != ACTIVE {
+            return false;
+        }
+        let root = self.root.load(Ordering::Acquire);
+        root == NO_SLOT
+            || SLOT_TABLE[root].generation.load(Ordering::Acquire) == self.root_generation.load(Ordering::Acquire)
+    }
+
+    fn first_held(&self, start: u64, end: u64) -> u64 {
+        let count = self.count.load(Ordering::Acquire).min(RANGES);
+        let touching = self.ranges[..count].iter().filter_map(|range| {
+            let (from, to) = (range[0].load(Ordering::Relaxed), range[1].load(Ordering::Relaxed));
+            (from < end && start < to).then_some(from.max(start))
+        });
+        touching.min().unwrap_or(end)
+    }
+}
+
+static SLOT_TABLE: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+/// Slots from here on have never been used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+/// Odd while pages are being moved out.
+static MOVING: AtomicU64 = AtomicU64::new(0);
+
+/// Where a call comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Start of the stack that it runs on; 0 if that is not known.
+    pub(super) stack: u64,
+    pub(super) stack_pointer: u64,
+}
+
+/// A hold that is being filled or has been published.
+#[derive(Debug)]
+pub(super) struct Hold {
+    root: usize,
+    last: usize,
+    place: Place,
+}
+
+impl Hold {
+    /// Takes a slot; `None` if all are taken.
+    pub(super) fn new(place: Place) -> Option<Self> {
+        let root = claim(place)?;
+        let slot = &SLOT_TABLE[root];
+        slot.root.store(NO_SLOT, Ordering::Relaxed);
+        slot.parties.store(1, Ordering::Relaxed);
+        slot.layout.store(0, Ordering::Relaxed);
+        Some(Self { root, last: root, place })
+    }
+
+    /// The call's slot.
+    pub(super) fn slot(&self) -> &'static Slot {
+        &SLOT_TABLE[self.root]
+    }
+
+    /// Adds addresses; says whether there was room.
+    pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
+        if start >= end {
+            return true;
+        }
+        let slot = &SLOT_TABLE[self.last];
+        let count = slot.count.load(Ordering::Relaxed);
+        if let Some(last) = count.checked_sub(1).map(|at| &slot.ranges[at]) {
+            let (from, to) = (last[0].load(Ordering::Relaxed), last[1].load(Ordering::Relaxed));
+            if start >= from && start <= to.saturating_add(GAP) {
+                last[1].store(to.max(end), Ordering::Relaxed);
+                return true;
+            }
+        }
+        if count == RANGES {
+            return self.extend() && self.add(start, end);
+        }
+        slot.ranges[count][0].store(start, Ordering::Relaxed);
+        slot.ranges[count][1].store(end, Ordering::Relaxed);
+        // Release: who reads the count finds the ranges.
+        slot.count.store(count + 1, Ordering::Release);
+        true
+    }
+
+    fn extend(&mut self) -> bool {
+        let Some(further) = claim(Place { stack: 0, ..self.place }) else { return false };
+        let slot = &SLOT_TABLE[further];
+        slot.root.store(self.root, Ordering::Relaxed);
+        let active = self.slot().generation.load(Ordering::Relaxed) - FILLING + ACTIVE;
+        slot.root_generation.store(active, Ordering::Relaxed);
+        SLOT_TABLE[self.last].next.store(further, Ordering::Relaxed);
+        self.last = further;
+        true
+    }
+
+    /// The call changes the layout: no fork meanwhile.
+    pub(super) fn changes_layout(&self) {
+        self.slot().layout.store(1, Ordering::Relaxed);
+    }
+
+    /// From now on nothing of it is moved out. What has left already is still to be touched.
+    pub(super) fn publish(&self) {
+        // The further ones first: until the root is active they would be taken for dead ones if anybody looked for a slot,
+        // and it is we who would.
+        let mut at = self.slot().next.load(Ordering::Relaxed);
+        while at != NO_SLOT {
+            SLOT_TABLE[at].generation.fetch_add(ACTIVE - FILLING, Ordering::SeqCst);
+            at = SLOT_TABLE[at].next.load(Ordering::Relaxed);
+        }
+        self.slot().generation.fetch_add(ACTIVE - FILLING, Ordering::SeqCst);
+        wait_for_mover();
+    }
+
+    /// Visits its ranges.
+    pub(super) fn ranges(&self, mut visit: impl FnMut(u64, u64)) {
+        let mut at = self.root;
+        while at != NO_SLOT {
+            let slot = &SLOT_TABLE[at];
+            for range in &slot.ranges[..slot.count.load(Ordering::Relaxed)] {
+                visit(range[0].load(Ordering::Relaxed), range[1].load(Ordering::Relaxed));
+            }
+            at = slot.next.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Ends a hold that has been published.
+    pub(super) fn let_go(self) {
+        self.slot().generation.fetch_add(4 - ACTIVE, Ordering::Release);
+    }
+}
+
+/// Waits until no page is being moved out that was looked at before now.
+pub(super) fn wait_for_mover() {
+    fence(Ordering::SeqCst);
+    let seen = MOVING.load(Ordering::SeqCst);
+    let mut looks = 0_u32;
+    while seen % 2 == 1 && MOVING.load(Ordering::SeqCst) == seen {
+        looks += 1;
+        if looks.is_multiple_of(64) {
+            rustix::thread::sched_yield();
+        }
+        core::hint::spin_loop();
+    }
+}
+
+fn claim(place: Place) -> Option<usize> {
+    let home = (place.stack >> 12) as usize % HOMES;
+    for step in 0..SLOTS {
+        let at = (home + step) % SLOTS;
+        let slot = &SLOT_TABLE[at];
+        let seen = slot.generation.load(Ordering::Acquire);
+        let taken = match seen & 3 {
+            0 => seen + FILLING,
+            ACTIVE if is_dead(slot, place) => seen + 4 - ACTIVE + FILLING,
+            _ => continue,
+        };
+        if slot.generation.compare_exchange(seen, taken, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            continue;
+        }
+        slot.count.store(0, Ordering::Relaxed);
+        slot.next.store(NO_SLOT, Ordering::Relaxed);
+        slot.stack.store(place.stack, Ordering::Relaxed);
+        slot.stack_pointer.store(place.stack_pointer, Ordering::Relaxed);
+        USED.fetch_max(at + 1, Ordering::SeqCst);
+        return Some(at);
+    }
+    None
+}
+
+/// Whether the call of an active slot was left without letting go: a frame of ours on the same stack would be deeper.
+fn is_dead(slot: &Slot, place: Place) -> bool {
+    if slot.root.load(Ordering::Acquire) != NO_SLOT {
+        return !slot.is_active();
+    }
+    place.stack != 0
+        && slot.stack.load(Ordering::Acquire) == place.stack
+        && slot.stack_pointer.load(Ordering::Acquire) <= place.stack_pointer
+}
+
+fn slots() -> impl Iterator<Item = &'static Slot> {
+    SLOT_TABLE[..USED.load(Ordering::SeqCst)].iter().filter(|slot| slot.is_active())
+}
+
+/// Runs `moving` with the first address in `start..end` that is held, `end` if none is. While it runs no hold on what
+/// lies before that address is taken for granted by anybody. One caller at a time.
+pub(crate) fn while_nothing_before_is_held<R>(start: u64, end: u64, moving: impl FnOnce(u64) -> R) -> R {
+    let before = MOVING.fetch_add(1, Ordering::SeqCst);
+    assert!(before.is_multiple_of(2), "two movers");
+    fence(Ordering::SeqCst);
+    let held = slots().map(|slot| slot.first_held(start, end)).min().unwrap_or(end);
+    let result = moving(held.min(super::first_pinned(start, end)));
+    MOVING.fetch_add(1, Ordering::SeqCst);
+    result
+}
+
+/// Whether a call that changes the layout is under way.
+pub(super) fn layout_is_changing() -> bool {
+    slots().any(|slot| slot.root.load(Ordering::Acquire) == NO_SLOT && slot.layout.load(Ordering::Acquire) == 1)
+}
+
+/// In a forked child: the calls of the parent's other threads are not ours.
+pub(super) fn reset() {
+    for slot in &SLOT_TABLE[..USED.load(Ordering::SeqCst)] {
+        let generation = slot.generation.load(Ordering::Relaxed);
+        slot.generation.store((generation | 3) + 1, Ordering::Relaxed);
+    }
+    MOVING.store(0, Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table is one for the process, and a mover one for it: these tests take turns.
+    static TURN: crate::sync::Lock<()> = crate::sync::Lock::new(());
+
+    fn place(stack_pointer: u64) -> Place {
+        Place { stack: 0x7000_0000, stack_pointer }
+    }
+
+    fn held(start: u64, end: u64) -> u64 {
+        while_nothing_before_is_held(start, end, |held| held)
+    }
+
+    #[test]
+    fn what_is_held_is_found_until_it_is_let_go() {
+        let _turn = TURN.lock();
+        let mut hold = Hold::new(place(0x7000_1000)).unwrap();
+        assert!(hold.add(0x10_5000, 0x10_6000) && hold.add(0x10_9000, 0x10_9001));
+        assert_eq!(held(0x10_0000, 0x10_a000), 0x10_a000, "not published yet");
+        hold.publish();
+        assert_eq!(held(0x10_0000, 0x10_a000), 0x10_5000);
+        assert_eq!(held(0x10_7800, 0x10_a000), 0x10_9000);
+        assert_eq!(held(0x10_a000, 0x10_b000), 0x10_b000);
+        hold.let_go();
+        assert_eq!(held(0x10_0000, 0x10_a000), 0x10_a000);
+    }
+
+    #[test]
+    fn many_ranges_go_with_their_call() {
+        let _turn = TURN.lock();
+        let mut hold = Hold::new(place(0x7000_1000)).unwrap();
+        for at in 0..1024_u64 {
+            assert!(hold.add(at << 20, (at << 20) + 8));
+        }
+        hold.publish();
+        let mut count = 0;
+        hold.ranges(|_, _| count += 1);
+        assert_eq!(count, 1024);
+        assert_eq!(held(1023 << 20, 1024 << 20), 1023 << 20);
+        hold.let_go();
+        assert_eq!(held(1023 << 20, 1024 << 20), 1024 << 20);
+    }
+
+    #[test]
+    fn neighbours_become_one() {
+        let _turn = TURN.lock();
+        let mut hold = Hold::new(place(0x7000_1000)).unwrap();
+        for at in 0..100_u64 {
+            assert!(hold.add(0x5000 + at * 64, 0x5000 + at * 64 + 20));
+        }
+        let mut ranges = vec![];
+        hold.ranges(|start, end| ranges.push((start, end)));
+        assert_eq!(ranges, [(0x5000, 0x5000 + 99 * 64 + 20)]);
+        hold.publish();
+        hold.let_go();
+    }
+
+    #[test]
+    fn who_left_by_longjmp_is_found_dead() {
+        let _turn = TURN.lock();
+        let deep = Hold::new(place(0x7000_1000)).unwrap();
+        deep.publish();
+        let above = Hold::new(place(0x7000_0800)).unwrap();
+        assert_ne!(above.root, deep.root, "a call inside a signal handler of the first");
+        above.publish();
+        above.let_go();
+        let later = Hold::new(place(0x7000_1000)).unwrap();
+        assert_eq!(later.root, deep.root, "the same place again: the first is over");
+        later.publish();
+        later.let_go();
+    }
+
+    /// The plain twin of the two steps is a lock; here are threads that hold and a mover, with a word for each page that
+    /// says who has it.
+    #[test]
+    fn no_held_page_is_moved() {
+        use std::sync::atomic::{AtomicBool, AtomicU64};
+        const PAGES: u64 = 16;
+        static OUT: [AtomicBool; PAGES as usize] = [const { AtomicBool::new(false) }; PAGES as usize];
+        let _turn = TURN.lock();
+        let done = AtomicBool::new(false);
+        let moved = &AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3_u64)
+                .map(|seed| {
+                    scope.spawn(move || {
+                        let mut number = seed;
+                        let mut rounds = 0;
+                        // On a busy machine the mover may come late.
+                        while rounds < 20_000 || moved.load(Ordering::Relaxed) < 1000 {
+                            rounds += 1;
+                            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                            let page = (number >> 40) % PAGES;
+                            let place = Place { stack: (seed + 1) << 16, stack_pointer: ((seed + 1) << 16) + 8 };
+                            let mut hold = Hold::new(place).unwrap();
+                            assert!(hold.add((1 << 44) + (page << 12), (1 << 44) + (page << 12) + 1));
+                            hold.publish();
+                            OUT[page as usize].store(false, Ordering::SeqCst); // The touch.
+                            for _ in 0..20 {
+                                assert!(!OUT[page as usize].load(Ordering::SeqCst), "moved while held");
+                            }
+                            hold.let_go();
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                let mut page = 0;
+                while !done.load(Ordering::Relaxed) {
+                    page = (page + 1) % PAGES;
+                    let (start, end) = ((1 << 44) + (page << 12), (1 << 44) + ((page + 1) << 12));
+                    while_nothing_before_is_held(start, end, |held| {
+                        if held == end {
+                            OUT[page as usize].store(true, Ordering::SeqCst);
+                            moved.fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
+                }
+            });
+            for thread in threads {
+                let joined = thread.join();
+                done.store(true, Ordering::Relaxed);
+                joined.unwrap();
+            }
+        });
+        assert!(moved.load(Ordering::Relaxed) >= 1000);
+    }
+}

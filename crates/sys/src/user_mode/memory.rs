@@ -1,0 +1,226 @@
+//! What memory a call uses, read from its arguments, and bringing it in.
+//!
+//! All of this runs inside the signal handler of `trap`, on the program's thread. The program's memory is read through
+//! `copy_in`, which answers false where a plain read would be a fault: the kernel will say EFAULT about it in its turn.
+
+use core::mem::MaybeUninit;
+
+use page::PAGE_BYTES;
+
+use super::calls::Piece;
+use super::holds::Hold;
+use super::stubs::{copy, touch};
+
+/// Addresses of programs end here, without five-level page tables that a program must ask for.
+const ADDRESS_END: u64 = 1 << 47;
+/// No structure, name or path that the kernel takes without a length is longer.
+const STRUCTURE_BYTES: u64 = 4096;
+/// Longest string of execve (`MAX_ARG_STRLEN`).
+const ARGUMENT_BYTES: u64 = 128 << 10;
+/// Most elements of a vector (`UIO_MAXIOV`, `FUTEX_WAITV_MAX` is less).
+const VECTOR_MAX: u64 = 1024;
+/// Pages of one range that cannot be touched before the rest is left to the kernel.
+const FAILURES_MAX: u32 = 8;
+/// Most that one read or write of the kernel transfers (`MAX_RW_COUNT`).
+const TRANSFER_MAX: u64 = 0x7fff_f000;
+
+/// The memory of one call.
+pub(super) struct Memory<'a> {
+    pub(super) hold: &'a mut Hold,
+    /// Addresses that are never managed: the stack that the call comes from.
+    pub(super) safe: core::ops::Range<u64>,
+    /// False once the table of holds was full.
+    pub(super) has_room: bool,
+}
+
+/// Copies `N` words of the program's.
+pub(super) fn copy_in<const N: usize>(from: u64) -> Option<[u64; N]> {
+    let mut words = MaybeUninit::<[u64; N]>::uninit();
+    // SAFETY: the target has room for N words; `copy` answers false instead of faulting on the source.
+    let whole = is_address(from) && unsafe { copy(words.as_mut_ptr().cast(), from as *const u8, N * 8) };
+    // SAFETY: all words have been written.
+    whole.then(|| unsafe { words.assume_init() })
+}
+
+/// Copies words to the program.
+pub(super) fn copy_out<const N: usize>(to: u64, words: [u64; N]) -> bool {
+    // SAFETY: the program names the place for the kernel to write to; `copy` answers false where it cannot be written.
+    is_address(to) && unsafe { copy(to as *mut u8, words.as_ptr().cast(), N * 8) }
+}
+
+fn is_address(value: u64) -> bool {
+    (0x1_0000..ADDRESS_END).contains(&value)
+}
+
+impl Memory<'_> {
+    /// Adds what `pieces` say of these arguments.
+    pub(super) fn gather(&mut self, pieces: &[Piece], arguments: &[u64; 6]) {
+        for piece in pieces {
+            self.piece(*piece, arguments);
+        }
+    }
+
+    /// Adds `bytes` from `start` on.
+    pub(super) fn add(&mut self, start: u64, bytes: u64) {
+        if !is_address(start) || bytes == 0 {
+            return;
+        }
+        let end = start.saturating_add(bytes).min(ADDRESS_END);
+        if !(self.safe.start <= start && end <= self.safe.end) {
+            self.has_room &= self.hold.add(start, end);
+        }
+    }
+
+    fn piece(&mut self, piece: Piece, arguments: &[u64; 6]) {
+        let of = |at: u8| arguments[usize::from(at)];
+        match piece {
+            Piece::Any => arguments.iter().for_each(|argument| self.add(*argument, STRUCTURE_BYTES)),
+            Piece::Str(at) => self.string(of(at), STRUCTURE_BYTES),
+            Piece::Fix(at, bytes) => self.add(of(at), u64::from(bytes)),
+            Piece::Buf(at, length) => self.add(of(at), of(length).min(TRANSFER_MAX)),
+            Piece::Past(at, length) => self.add(of(at).saturating_add(of(length).min(TRANSFER_MAX)), 8),
+            Piece::Arr(at, count, bytes) => self.add(of(at), of(count).min(TRANSFER_MAX) * u64::from(bytes)),
+            Piece::LenPtr(at, length) => self.with_length(of(at), of(length)),
+            Piece::Iov(at, count) => self.vector(of(at), of(count)),
+            Piece::Msg(at) => self.message(of(at)),
+            Piece::Msgs(at, count) => self.elements(of(at), of(count), 64, Self::message),
+            Piece::Strs(at) => self.strings(of(at)),
+            Piece::Prog(at) => self.program(of(at)),
+            Piece::Sets => (1..4).for_each(|at| self.add(of(at), of(0).min(1 << 20).div_ceil(64) * 8)),
+            Piece::Residency => self.add(of(2), of(1).div_ceil(PAGE_BYTES as u64)),
+            Piece::Ioctl => self.device(of(1), of(2)),
+            // GETALL and SETALL; SEMMSL is 32000 semaphores of two bytes.
+            Piece::Sems if matches!(of(2), 13 | 17) => self.add(of(3), 64000),
+            Piece::Remote if of(0) == u64::from(super::process()) => self.vector(of(3), of(4)),
+            Piece::Waits(at, count) => self.elements(of(at), of(count), 24, Self::wait),
+            Piece::WaitPair(at) => self.elements(of(at), 2, 24, Self::wait),
+            Piece::Value(at, bytes) => self.value(of(at), of(bytes)),
+            // PTRACE_GETREGSET and PTRACE_SETREGSET.
+            Piece::RegisterSet if matches!(of(0), 0x4204 | 0x4205) => self.vector(of(3), 1),
+            Piece::Program => {
+                self.add(of(2), STRUCTURE_BYTES);
+                self.program(of(2));
+            }
+            // MADV_POPULATE_READ and MADV_POPULATE_WRITE.
+            Piece::Populated if matches!(of(2), 22 | 23) => self.add(of(0), of(1)),
+            Piece::Sems | Piece::Remote | Piece::RegisterSet | Piece::Populated => {}
+        }
+    }
+
+    fn string(&mut self, start: u64, bytes_max: u64) {
+        let mut length = 0;
+        while is_address(start) && length < bytes_max {
+            let at = start + length;
+            let step = (64 - at % 64).min(bytes_max - length);
+            let mut bytes = [1_u8; 64];
+            // SAFETY: at most 64 bytes go into 64; `copy` answers false instead of faulting on the source.
+            if !unsafe { copy(bytes.as_mut_ptr(), at as *const u8, step as usize) } {
+                break;
+            }
+            if let Some(end) = bytes[..step as usize].iter().position(|byte| *byte == 0) {
+                length += end as u64 + 1;
+                break;
+            }
+            length += step;
+        }
+        self.add(start, length);
+    }
+
+    fn strings(&mut self, start: u64) {
+        let mut at = start;
+        while let Some([string]) = copy_in(at) {
+            self.add(at, 8);
+            if string == 0 {
+                break;
+            }
+            self.string(string, ARGUMENT_BYTES);
+            at += 8;
+        }
+    }
+
+    fn elements(&mut self, start: u64, count: u64, bytes: u64, each: fn(&mut Self, u64)) {
+        let count = count.min(VECTOR_MAX);
+        self.add(start, count * bytes);
+        (0..count).for_each(|at| each(self, start.saturating_add(at * bytes)));
+    }
+
+    fn vector(&mut self, start: u64, count: u64) {
+        self.elements(start, count, 16, |memory, at| {
+            if let Some([base, bytes]) = copy_in(at) {
+                memory.add(base, bytes.min(TRANSFER_MAX));
+            }
+        });
+    }
+
+    fn message(&mut self, at: u64) {
+        self.add(at, 64);
+        if let Some([name, name_bytes, vector, count, control, control_bytes]) = copy_in(at) {
+            self.add(name, name_bytes & 0xffff);
+            self.vector(vector, count);
+            self.add(control, control_bytes.min(TRANSFER_MAX));
+        }
+    }
+
+    fn wait(&mut self, at: u64) {
+        if let Some([_, word]) = copy_in(at) {
+            self.add(word, 4);
+        }
+    }
+
+    fn with_length(&mut self, start: u64, length: u64) {
+        self.add(length, 4);
+        // SAFETY: four bytes into eight; `copy` answers false instead of faulting on the source.
+        let mut bytes = [0_u8; 4];
+        // SAFETY: as said.
+        if is_address(length) && unsafe { copy(bytes.as_mut_ptr(), length as *const u8, 4) } {
+            self.add(start, u64::from(u32::from_ne_bytes(bytes)).min(TRANSFER_MAX));
+        }
+    }
+
+    /// A length of two bytes, and instructions of eight.
+    fn program(&mut self, at: u64) {
+        if let Some([count, instructions]) = copy_in(at) {
+            self.add(instructions, (count & 0xffff) * 8);
+        }
+    }
+
+    fn value(&mut self, at: u64, bytes: u64) {
+        self.add(at, bytes.min(STRUCTURE_BYTES));
+        if let Some([value, size]) = copy_in(at) {
+            self.add(value, size & 0xffff_ffff);
+        }
+    }
+
+    fn device(&mut self, request: u64, argument: u64) {
+        // Terminals: small structures without pointers, and numbers that say nothing of their size.
+        if request >> 8 & 0xffff == 0x54 {
+            return self.add(argument, 64);
+        }
+        // _IOC_SIZE, where the number was made by _IOC.
+        let has_size = !(request >> 30).is_multiple_of(4);
+        let size = if has_size { request >> 16 & 0x3fff } else { 0 };
+        self.add(argument, if size == 0 { STRUCTURE_BYTES } else { size });
+        let words = if size == 0 { 8 } else { (size / 8).min(16) };
+        for at in 0..words {
+            match copy_in(argument.saturating_add(at * 8)) {
+                Some([word]) => self.add(word, STRUCTURE_BYTES),
+                None => break,
+            }
+        }
+    }
+
+    /// Brings in what has left of what is held. Only after `Hold::publish`.
+    pub(super) fn bring_in(&self) {
+        self.hold.ranges(bring_in);
+    }
+}
+
+/// Touches each page of a range.
+pub(super) fn bring_in(start: u64, end: u64) {
+    let (mut at, mut failures) = (start, 0);
+    while at < end && failures < FAILURES_MAX {
+        // SAFETY: reads one byte, or answers false where that would be a fault.
+        failures += u32::from(!unsafe { touch(at as *const u8) });
+        at = (at | (PAGE_BYTES as u64 - 1)) + 1;
+    }
+}

@@ -1,0 +1,161 @@
+//! fork, vfork and clone.
+//!
+//! What shares our memory begins in assembly, because it may have a stack of its own, or ours. What gets a copy of it is
+//! made right here, inside the handler: its agent must have taken the memory over before any code of the program runs.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use super::context::Context;
+use super::holds::{self, Place};
+use super::memory::{Memory, copy_in};
+use super::stubs::pleat_clone;
+use super::trap::{answer, hold, note_return, safe};
+use super::{KEPT, calls, dispatch_this_thread, hooks, pin};
+use crate::arch::{number, syscall};
+use crate::sync::{Sharing, wait_while, wake_all};
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_SETTLS: u64 = 0x8_0000;
+/// `struct clone_args` up to `set_tid_size`; the flags come first, stack and thread block at 5 to 7.
+const CLONE_WORDS: usize = 8;
+/// Room of a stack of which only the top is known.
+const STACK_BYTES: u64 = 64 << 10;
+const THREAD_BLOCK_BYTES: u64 = 8192;
+
+/// 1 while somebody forks.
+static FORKING: AtomicU32 = AtomicU32::new(0);
+
+/// What a call asks for.
+struct Wish {
+    flags: u64,
+    /// Lowest address, or 0 if that is not known, and top of the new stack; 0 for the caller's.
+    stack: u64,
+    stack_top: u64,
+    thread_block: u64,
+}
+
+fn wish(call: usize, arguments: &[u64; 6]) -> Option<Wish> {
+    match call {
+        number::FORK => Some(Wish { flags: 0, stack: 0, stack_top: 0, thread_block: 0 }),
+        number::VFORK => Some(Wish { flags: CLONE_VM | CLONE_VFORK, stack: 0, stack_top: 0, thread_block: 0 }),
+        number::CLONE => {
+            Some(Wish { flags: arguments[0], stack: 0, stack_top: arguments[1], thread_block: arguments[4] })
+        }
+        _ => {
+            let [flags, _, _, _, _, stack, bytes, thread_block] = copy_in::<CLONE_WORDS>(arguments[0])?;
+            Some(Wish { flags, stack, stack_top: stack.wrapping_add(bytes), thread_block })
+        }
+    }
+}
+
+/// Makes the thread or process.
+pub(super) fn make(context: &mut Context, place: Place) {
+    let arguments = context.arguments();
+    let Some(wish) = wish(context.rax as usize, &arguments) else {
+        return context.rax = answer(Err(crate::Errno::FAULT));
+    };
+    // The new thread needs it after the caller has gone on: the caller's next call must not take it for a dead one.
+    let mut hold = hold(Place { stack: 0, ..place });
+    let mut memory = Memory { hold: &mut hold, safe: safe(place), has_room: true };
+    match context.rax as usize {
+        number::CLONE => memory.gather(&[calls::Piece::Fix(2, 4), calls::Piece::Fix(3, 4)], &arguments),
+        number::CLONE3 => memory.gather(&[calls::Piece::Buf(0, 1)], &arguments),
+        _ => {}
+    }
+    if let (number::CLONE3, Some(words)) = (context.rax as usize, copy_in::<4>(arguments[0])) {
+        // Where the kernel writes ids: pidfd, child_tid, parent_tid.
+        words[1..].iter().for_each(|at| memory.add(*at, 8));
+    }
+    memory.hold.publish();
+    memory.bring_in();
+    if wish.flags & CLONE_VM == 0 {
+        let result = fork(context, &arguments);
+        if result == 0 && wish.stack_top != 0 {
+            context.rsp = wish.stack_top;
+        }
+        context.rax = result;
+        // The child's table has been emptied.
+        if result != 0 {
+            hold.let_go();
+        }
+        return;
+    }
+    prepare(&wish);
+    hold.slot().parties.store(2, Ordering::Relaxed);
+    note_return(&hold, context, arguments);
+    context.r9 = core::ptr::from_ref(hold.slot()) as u64;
+    context.rip = pleat_clone as *const () as u64;
+}
+
+/// The kernel writes signal frames to the new stack, and ids and its own notes to the new thread block.
+fn prepare(wish: &Wish) {
+    if wish.stack_top != 0 && KEPT.find(wish.stack_top - 1).is_none() {
+        let start = if wish.stack == 0 { wish.stack_top.saturating_sub(STACK_BYTES) } else { wish.stack };
+        pin(start, wish.stack_top);
+    }
+    if wish.flags & CLONE_SETTLS != 0 && KEPT.find(wish.thread_block).is_none() {
+        pin(wish.thread_block.saturating_sub(THREAD_BLOCK_BYTES / 2), wish.thread_block + THREAD_BLOCK_BYTES);
+    }
+}
+
+/// Whether layout changes must wait.
+pub(super) fn is_forking() -> bool {
+    FORKING.load(Ordering::SeqCst) == 1
+}
+
+/// Waits until nobody forks.
+pub(super) fn wait_for_fork() {
+    wait_while(&FORKING, 1, Duration::from_millis(1), Sharing::Process);
+}
+
+/// Forks while nobody changes the layout and the agent keeps its state still.
+fn fork(context: &Context, arguments: &[u64; 6]) -> u64 {
+    while FORKING.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+        wait_for_fork();
+    }
+    while holds::layout_is_changing() {
+        rustix::thread::sched_yield();
+    }
+    (hooks().before_fork)();
+    // Without a stack: the child goes on here first.
+    let result = match context.rax as usize {
+        number::CLONE3 => clone3_without_stack(arguments),
+        call => {
+            let mut arguments = arguments.map(|argument| argument as usize);
+            if call == number::CLONE {
+                arguments[1] = 0;
+            }
+            // SAFETY: the child is a copy of this process, on a copy of this stack.
+            unsafe { syscall(call, arguments) }
+        }
+    };
+    if result == 0 {
+        holds::reset();
+        super::reset_in_child();
+        FORKING.store(0, Ordering::SeqCst);
+        (hooks().after_fork_in_child)();
+        if dispatch_this_thread().is_err() {
+            (hooks().fail)("system calls of a forked process cannot be dispatched");
+        }
+        return 0;
+    }
+    (hooks().after_fork_in_parent)(u32::try_from(result).ok());
+    FORKING.store(0, Ordering::SeqCst);
+    wake_all(&FORKING, Sharing::Process);
+    result as u64
+}
+
+fn clone3_without_stack(arguments: &[u64; 6]) -> isize {
+    // Two words more than what we know of: set_tid, its size, and the cgroup.
+    let mut words = [0_u64; CLONE_WORDS + 3];
+    let bytes = (arguments[1] as usize).min(size_of_val(&words));
+    // SAFETY: at most as many bytes as there is room for; a source that cannot be read answers false.
+    if !unsafe { super::stubs::copy(words.as_mut_ptr().cast(), arguments[0] as *const u8, bytes) } {
+        return -(crate::Errno::FAULT.raw_os_error() as isize);
+    }
+    words[5..7].fill(0);
+    // SAFETY: a live structure of that size; the child is a copy of this process, on a copy of this stack.
+    unsafe { syscall(number::CLONE3, [words.as_ptr() as usize, bytes, 0, 0, 0, 0]) }
+}

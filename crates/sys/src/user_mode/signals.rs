@@ -1,0 +1,211 @@
+//! The program's signals. SIGSYS is ours while calls are dispatched, and it must never be blocked: the kernel ends who
+//! makes a call then. SIGSEGV and SIGBUS are ours to look at first, so that a touch of memory that is not there can fail.
+//! The program sees the actions that it has set, and masks without SIGSYS.
+
+use core::sync::atomic::Ordering;
+
+use super::context::Context;
+use super::memory::{copy_in, copy_out};
+use super::stubs::{CONSTANTS, pleat_fault, pleat_return};
+use crate::Errno;
+use crate::arch::{number, syscall};
+use crate::sync::Lock;
+use crate::thread::errno;
+
+pub(super) const SIGBUS: u64 = 7;
+pub(super) const SIGSEGV: u64 = 11;
+pub(super) const SIGSYS: u64 = 31;
+const SA_SIGINFO: u64 = 4;
+const SA_RESTORER: u64 = 0x0400_0000;
+const SA_ONSTACK: u64 = 0x0800_0000;
+
+/// The bit of a signal in a mask.
+pub(super) const fn bit(signal: u64) -> u64 {
+    1 << (signal - 1)
+}
+
+/// `struct sigaction` of the kernel.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Action {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: u64,
+}
+
+const DEFAULT: Action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+
+/// What the program has set for SIGBUS, SIGSEGV and SIGSYS.
+static SHADOWS: [Lock<Action>; 3] = [const { Lock::new(DEFAULT) }; 3];
+
+fn shadow(signal: u64) -> Option<&'static Lock<Action>> {
+    match signal {
+        SIGBUS => Some(&SHADOWS[0]),
+        SIGSEGV => Some(&SHADOWS[1]),
+        SIGSYS => Some(&SHADOWS[2]),
+        _ => None,
+    }
+}
+
+/// Sets the kernel's action and returns the one before.
+fn set(signal: u64, action: Option<Action>) -> Result<Action, Errno> {
+    let mut before = DEFAULT;
+    let new = action.as_ref().map_or(0, |action| core::ptr::from_ref(action) as usize);
+    let arguments = [signal as usize, new, &raw mut before as usize, 8, 0, 0];
+    // SAFETY: null or a live action, and room for one; handlers are ours or the program's own.
+    errno(unsafe { syscall(number::RT_SIGACTION, arguments) }).map(|_| before)
+}
+
+fn ours_for_faults(program: Action) -> Action {
+    // Ignored stays so, for programs that are executed inherit it. A fault is not ignored, whatever is set.
+    if program.handler == 1 {
+        return program;
+    }
+    let theirs = if program.handler == 0 { DEFAULT } else { program };
+    let restorer = if theirs.flags & SA_RESTORER == 0 { pleat_return as *const () as u64 } else { theirs.restorer };
+    Action {
+        handler: pleat_fault as *const () as u64,
+        flags: theirs.flags | SA_SIGINFO | SA_RESTORER,
+        restorer,
+        mask: theirs.mask & !bit(SIGSYS),
+    }
+}
+
+/// Takes the three signals over, and unblocks SIGSYS for this thread.
+pub(super) fn take(handler: extern "C" fn(u64, *const u64, *mut Context)) -> Result<(), Errno> {
+    let mask = !(bit(SIGSEGV) | bit(SIGBUS));
+    let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK;
+    let ours = Action { handler: handler as usize as u64, flags, restorer: pleat_return as *const () as u64, mask };
+    *SHADOWS[2].lock() = set(SIGSYS, Some(ours))?;
+    for signal in [SIGBUS, SIGSEGV] {
+        let before = set(signal, None)?;
+        remember(signal, before);
+        set(signal, Some(ours_for_faults(before)))?;
+    }
+    let unblocked = bit(SIGSYS);
+    let arguments = [1 /* SIG_UNBLOCK */, &raw const unblocked as usize, 0, 8, 0, 0];
+    // SAFETY: points at eight live bytes.
+    errno(unsafe { syscall(number::RT_SIGPROCMASK, arguments) }).map(|_| ())
+}
+
+fn remember(signal: u64, action: Action) {
+    if let Some(shadow) = shadow(signal) {
+        *shadow.lock() = action;
+    }
+    // Release: the handler that assembly finds has been set by the program, with all that it needs.
+    CONSTANTS.handlers[signal as usize].store(action.handler, Ordering::Release);
+}
+
+/// `rt_sigaction(signal, new, old, 8)` for the program.
+pub(super) fn action(arguments: &[u64; 6]) -> Result<u64, Errno> {
+    let [signal, new, old, bytes, ..] = *arguments;
+    if bytes != 8 {
+        return Err(Errno::INVAL);
+    }
+    let new = if new == 0 { None } else { Some(copy_in(new).ok_or(Errno::FAULT)?) };
+    let mut new = new.map(|[handler, flags, restorer, mask]| Action { handler, flags, restorer, mask });
+    let before = match shadow(signal) {
+        // A process made by vfork shares our memory and not our actions.
+        Some(_) if super::process() != crate::thread::process_id() => match signal {
+            SIGSYS => DEFAULT,
+            _ => set(signal, new)?,
+        },
+        Some(shadow) => {
+            let before = *shadow.lock();
+            if let Some(new) = new {
+                if signal != SIGSYS {
+                    set(signal, Some(ours_for_faults(new)))?;
+                }
+                remember(signal, new);
+            }
+            before
+        }
+        None => {
+            if let Some(new) = &mut new {
+                new.mask &= !bit(SIGSYS);
+            }
+            set(signal, new)?
+        }
+    };
+    let Action { handler, flags, restorer, mask } = before;
+    if old != 0 && !copy_out(old, [handler, flags, restorer, mask]) {
+        return Err(Errno::FAULT);
+    }
+    Ok(0)
+}
+
+/// While our handler runs a fault must be told, even where the program blocks the signal. The way back to the program puts
+/// its mask back.
+pub(super) fn unblock_faults(mask: u64) {
+    let faults = bit(SIGSEGV) | bit(SIGBUS);
+    if mask & faults != 0 {
+        let arguments = [1 /* SIG_UNBLOCK */, &raw const faults as usize, 0, 8, 0, 0];
+        // SAFETY: points at eight live bytes.
+        unsafe { syscall(number::RT_SIGPROCMASK, arguments) };
+    }
+}
+
+/// `rt_sigprocmask(how, set, old, 8)`: the mask lies in the frame that the kernel goes back by.
+pub(super) fn mask(arguments: &[u64; 6], context: &mut Context) -> Result<u64, Errno> {
+    let [how, new, old, bytes, ..] = *arguments;
+    if bytes != 8 {
+        return Err(Errno::INVAL);
+    }
+    let before = context.signal_mask;
+    if new != 0 {
+        let [new] = copy_in(new).ok_or(Errno::FAULT)?;
+        let mask = match how {
+            0 => before | new,
+            1 => before & !new,
+            2 => new,
+            _ => return Err(Errno::INVAL),
+        };
+        context.signal_mask = mask & !bit(SIGSYS);
+    }
+    if old != 0 && !copy_out(old, [before]) {
+        return Err(Errno::FAULT);
+    }
+    Ok(0)
+}
+
+/// A SIGSYS that is not about a call of ours: sent by somebody, or by a filter of the program's.
+pub(super) fn foreign(information: *const u64, context: *mut Context) {
+    let program = *SHADOWS[2].lock();
+    match program.handler {
+        0 => end_by(SIGSYS),
+        1 => {}
+        handler => {
+            // SAFETY: the context is the kernel's own, on this stack.
+            let mask = (unsafe { (*context).signal_mask } | program.mask) & !bit(SIGSYS);
+            let arguments = [2 /* SIG_SETMASK */, &raw const mask as usize, 0, 8, 0, 0];
+            // SAFETY: points at eight live bytes. The program's handler may make calls, and is dispatched then.
+            unsafe { syscall(number::RT_SIGPROCMASK, arguments) };
+            // SAFETY: the program has given this address as a handler of such signals.
+            let handler: extern "C" fn(u64, *const u64, *mut Context) =
+                unsafe { core::mem::transmute(handler as *const ()) };
+            handler(SIGSYS, information, context);
+        }
+    }
+}
+
+/// SIGSEGV or SIGBUS that the program does not handle.
+pub(super) extern "C" fn default_action(signal: u64, information: *const i32, _context: *mut Context) {
+    // SAFETY: the kernel passes a siginfo, whose third number is the code.
+    let code = unsafe { *information.wrapping_add(2) };
+    let is_ignored = shadow(signal & 63).is_some_and(|shadow| shadow.lock().handler == 1);
+    if code > 0 {
+        // A fault: without a handler the instruction ends the program when it is run again, core dump and all.
+        let _ = set(signal & 63, Some(DEFAULT));
+    } else if !is_ignored {
+        end_by(signal & 63);
+    }
+}
+
+/// Ends the program by a signal, as it would have ended without us.
+fn end_by(signal: u64) {
+    let _ = set(signal, Some(DEFAULT));
+    let ids = [crate::thread::process_id() as usize, crate::thread::thread_id() as usize, signal as usize, 0, 0, 0];
+    // SAFETY: takes three numbers. The signal comes when the handler has returned.
+    unsafe { syscall(number::TGKILL, ids) };
+}

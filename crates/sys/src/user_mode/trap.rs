@@ -1,0 +1,267 @@
+//! The trap: what happens when the program makes a system call.
+
+use core::sync::atomic::Ordering;
+
+use super::calls::{self, Class};
+use super::context::{Context, SIGNAL_MASK_OFFSET};
+use super::holds::{self, Hold, Place};
+use super::memory::{Memory, bring_in, copy_in};
+use super::signals::{self, SIGSYS, bit};
+use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_return, pleat_unmap_self};
+use super::{KEPT, PINNED, hooks, pin, processes};
+use crate::Errno;
+use crate::arch::{number, syscall};
+
+/// `SYS_USER_DISPATCH`, and `AUDIT_ARCH_X86_64` with the call's number below it.
+const BY_DISPATCH: i32 = 2;
+const ARCHITECTURE: u64 = 0xc000_003e;
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_POPULATE: u64 = 0x8000;
+const MAP_STACK: u64 = 0x2_0000;
+/// Around the stack pointer of a stack that nobody has told us of.
+const STRANGE_STACK_BYTES: u64 = 64 << 10;
+
+/// The handler of SIGSYS. All signals but SIGSEGV and SIGBUS are blocked while it runs.
+pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: *mut Context) {
+    // SAFETY: the kernel passes a siginfo of 128 bytes: signal and errno, code, address, number and architecture.
+    let [_, code, _, call] = unsafe { information.cast::<[u64; 4]>().read() };
+    let code = code as i32;
+    if code != BY_DISPATCH {
+        return signals::foreign(information, context);
+    }
+    if call >> 32 != ARCHITECTURE {
+        (hooks().fail)("a system call of another architecture cannot be made safe in user mode");
+    }
+    // SAFETY: the context lies on this stack, and nobody else uses it until we return.
+    let context = unsafe { &mut *context };
+    signals::unblock_faults(context.signal_mask);
+    let place = place(context.rsp);
+    match calls::class(context.rax) {
+        Class::Holds(pieces) => hold_and_call(context, pieces, place),
+        Class::Layout(pieces) => layout(context, pieces, place),
+        Class::Signals => {
+            let arguments = context.arguments();
+            let result = if context.rax == number::RT_SIGACTION as u64 {
+                signals::action(&arguments)
+            } else {
+                signals::mask(&arguments, context)
+            };
+            context.rax = answer(result);
+        }
+        Class::Return => {
+            // SAFETY: the program returns from a handler, so its stack pointer is at the frame that the kernel has made.
+            unsafe { *((context.rsp as usize + SIGNAL_MASK_OFFSET) as *mut u64) &= !bit(SIGSYS) };
+            context.rip = pleat_return as *const () as u64;
+        }
+        Class::SignalStack => {
+            // struct stack: address, flags, size. Its pages must be there whenever a signal comes.
+            if let Some([start, flags, bytes]) = copy_in(context.rdi)
+                && flags & 2 /* SS_DISABLE */ == 0
+            {
+                pin(start, start.saturating_add(bytes));
+            }
+            hold_and_call(context, &[calls::Piece::Fix(0, 24), calls::Piece::Fix(1, 24)], place);
+        }
+        Class::Process => processes::make(context, place),
+        Class::Refused => context.rax = answer(Err(Errno::NOSYS)),
+    }
+}
+
+/// What the kernel would put into the result register.
+pub(super) fn answer(result: Result<u64, Errno>) -> u64 {
+    result.unwrap_or_else(|errno| i64::from(errno.raw_os_error()).wrapping_neg() as u64)
+}
+
+/// The stack that a call comes from. One that nobody has told us of is kept in place around the stack pointer: the
+/// kernel will put frames of signals there.
+fn place(stack_pointer: u64) -> Place {
+    if let Some(stack) = super::main_stack(stack_pointer).or_else(|| KEPT.find(stack_pointer)) {
+        return Place { stack: stack.start, stack_pointer };
+    }
+    let (low, high) = (stack_pointer.saturating_sub(STRANGE_STACK_BYTES / 4), stack_pointer);
+    if PINNED.find(low).is_none() || PINNED.find(high).is_none() {
+        let start = stack_pointer.saturating_sub(STRANGE_STACK_BYTES) & !4095;
+        pin(start, start + 2 * STRANGE_STACK_BYTES);
+    }
+    Place { stack: 0, stack_pointer }
+}
+
+/// Addresses that are never managed, as seen from a call.
+pub(super) fn safe(place: Place) -> core::ops::Range<u64> {
+    let stack = super::main_stack(place.stack_pointer).or_else(|| KEPT.find(place.stack_pointer));
+    stack.map_or(0..0, |stack| place.stack_pointer.saturating_sub(256)..stack.end)
+}
+
+/// A hold for this call; the end of the program if there is none to be had.
+pub(super) fn hold(place: Place) -> Hold {
+    Hold::new(place).unwrap_or_else(|| (hooks().fail)("too many system calls at once for user mode"))
+}
+
+fn gather(hold: &mut Hold, pieces: &[calls::Piece], arguments: &[u64; 6], place: Place) {
+    let mut memory = Memory { hold, safe: safe(place), has_room: true };
+    memory.gather(pieces, arguments);
+    if !memory.has_room {
+        (hooks().fail)("a system call uses more pieces of memory than user mode can hold");
+    }
+    memory.hold.publish();
+    memory.bring_in();
+}
+
+/// Holds what a call uses and lets the program make it.
+fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
+    let arguments = context.arguments();
+    match context.rax as usize {
+        // They do not come back.
+        number::EXIT | number::EXIT_GROUP => return context.rip = pleat_bare as *const () as u64,
+        number::SECCOMP | number::PRCTL if is_refused(context.rax as usize, &arguments) => {
+            return context.rax = answer(Err(Errno::INVAL));
+        }
+        // The kernel writes there whenever it likes.
+        number::SET_TID_ADDRESS => pin_unless_kept(arguments[0], 4),
+        number::SET_ROBUST_LIST => pin_unless_kept(arguments[0], 24),
+        number::RSEQ => pin_unless_kept(arguments[0], 64),
+        _ => {}
+    }
+    let mut hold = hold(place);
+    gather(&mut hold, pieces, &arguments, place);
+    go_on_with(context, &hold, arguments);
+}
+
+fn pin_unless_kept(start: u64, bytes: u64) {
+    if KEPT.find(start).is_none() {
+        pin(start, start.saturating_add(bytes));
+    }
+}
+
+/// Filters would end the program at calls of ours, and there is one dispatcher only.
+fn is_refused(call: usize, arguments: &[u64; 6]) -> bool {
+    const PR_SET_SECCOMP: u64 = 22;
+    const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
+    const SECCOMP_GET_ACTION_AVAIL: u64 = 2;
+    let is_filter =
+        if call == number::SECCOMP { arguments[0] < SECCOMP_GET_ACTION_AVAIL } else { arguments[0] == PR_SET_SECCOMP };
+    if is_filter {
+        (hooks().say)("a seccomp filter is refused (EINVAL): user mode needs calls that it may forbid");
+    }
+    is_filter || call == number::PRCTL && arguments[0] == PR_SET_SYSCALL_USER_DISPATCH
+}
+
+/// The program goes on in `pleat_call`, with masks that leave SIGSYS unblocked.
+fn go_on_with(context: &mut Context, hold: &Hold, arguments: [u64; 6]) {
+    let slot = hold.slot();
+    let mut changed = arguments;
+    // Where the call's argument is a signal mask.
+    let mask = match context.rax as usize {
+        number::RT_SIGSUSPEND => Some(0),
+        number::PPOLL => Some(3),
+        number::EPOLL_PWAIT | number::EPOLL_PWAIT2 => Some(4),
+        _ => None,
+    };
+    if let Some(at) = mask
+        && let Some([mask]) = copy_in(changed[at])
+    {
+        slot.scratch[0].store(mask & !bit(SIGSYS), Ordering::Relaxed);
+        changed[at] = &raw const slot.scratch[0] as u64;
+    }
+    if context.rax as usize == number::PSELECT6
+        && let Some([pointer, bytes]) = copy_in(changed[5])
+        && let Some([mask]) = copy_in(pointer)
+    {
+        slot.scratch[0].store(mask & !bit(SIGSYS), Ordering::Relaxed);
+        slot.scratch[1].store(&raw const slot.scratch[0] as u64, Ordering::Relaxed);
+        slot.scratch[2].store(bytes, Ordering::Relaxed);
+        changed[5] = &raw const slot.scratch[1] as u64;
+    }
+    note_return(hold, context, arguments);
+    context.set_arguments(changed);
+    context.rsp -= FRAME_BYTES;
+    let frame = context.rsp as *mut [u64; 2];
+    // SAFETY: the program's stack, below what a function may use without moving its stack pointer.
+    unsafe { frame.write_unaligned([core::ptr::from_ref(slot) as u64, context.rip]) };
+    context.rip = pleat_call as *const () as u64;
+}
+
+/// Writes down what the assembly puts back.
+pub(super) fn note_return(hold: &Hold, context: &Context, arguments: [u64; 6]) {
+    let slot = hold.slot();
+    for (place, argument) in slot.arguments.iter().zip(arguments) {
+        place.store(argument, Ordering::Relaxed);
+    }
+    slot.back.store(context.rip, Ordering::Relaxed);
+}
+
+/// A call that changes the layout. Stacks are noted while they are mapped, and forgotten before they are unmapped.
+fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
+    let arguments = context.arguments();
+    let hold = loop {
+        let mut hold = hold(place);
+        hold.changes_layout();
+        gather(&mut hold, pieces, &arguments, place);
+        if !processes::is_forking() {
+            break hold;
+        }
+        hold.let_go();
+        processes::wait_for_fork();
+    };
+    let [start, bytes, _, flags, ..] = arguments;
+    let end = start.saturating_add(bytes);
+    match context.rax as usize {
+        number::MMAP if flags & MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0 => {
+            forget(flags & MAP_FIXED != 0, start, end);
+            context.rax = answer(map_stack(arguments));
+            return hold.let_go();
+        }
+        number::MMAP => forget(flags & MAP_FIXED != 0, start, end),
+        number::MUNMAP => {
+            forget(true, start, end);
+            if (start..end).contains(&context.rsp) {
+                hold.let_go();
+                return context.rip = pleat_unmap_self as *const () as u64;
+            }
+        }
+        _ => {}
+    }
+    go_on_with(context, &hold, arguments);
+}
+
+fn forget(is_replaced: bool, start: u64, end: u64) {
+    if is_replaced {
+        KEPT.cut(start, end);
+        PINNED.cut(start, end);
+    }
+}
+
+/// Maps a stack, which is never managed: it is noted before a scan can see it as memory that could be.
+fn map_stack(arguments: [u64; 6]) -> Result<u64, Errno> {
+    let [_, bytes, protection, flags, ..] = arguments;
+    let call = |number, arguments: [u64; 6]| {
+        // SAFETY: the program's own call, or the protection that it has asked for.
+        crate::thread::errno(unsafe { syscall(number, arguments.map(|argument| argument as usize)) })
+    };
+    if protection == 0 || flags & (MAP_POPULATE | MAP_GROWSDOWN) != 0 {
+        let start = call(number::MMAP, arguments)? as u64;
+        keep(start, bytes);
+        return Ok(start);
+    }
+    let mut hidden = arguments;
+    hidden[2] = 0;
+    let start = call(number::MMAP, hidden)? as u64;
+    keep(start, bytes);
+    call(number::MPROTECT, [start, bytes, protection, 0, 0, 0])?;
+    Ok(start)
+}
+
+fn keep(start: u64, bytes: u64) {
+    if !KEPT.add(start, start.saturating_add(bytes).next_multiple_of(4096)) {
+        (hooks().fail)("too many stacks for user mode");
+    }
+    holds::wait_for_mover();
+}
+
+/// Makes sure that memory which the kernel will use at times of its own is there, for good.
+pub(super) fn bring_in_for_good(start: u64, end: u64) {
+    holds::wait_for_mover();
+    bring_in(start, end);
+}
