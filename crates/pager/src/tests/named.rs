@@ -265,6 +265,14 @@ fn the_server_stocks_the_ring_while_the_reclaimer_rests() {
 #[test]
 fn the_server_stocks_nothing_while_the_program_forks() {
     let mut world = scattered();
+    // Until there is so little room that the server would stock.
+    for page in 0..600 {
+        if !world.pager.lock().is_high() {
+            break;
+        }
+        world.touch(PageIndex(FIRST + page), None).unwrap();
+    }
+    assert!(!world.pager.lock().is_high());
     world.pager.lock().moves.favour_server();
     world.pager.pretend_rest(true);
     assert!(world.pager.try_freeze());
