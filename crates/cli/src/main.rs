@@ -11,6 +11,7 @@ mod numbers;
 mod proc;
 mod program;
 mod run;
+mod sharing;
 mod signals;
 mod size;
 mod stats;

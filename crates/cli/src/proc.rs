@@ -62,6 +62,14 @@ pub(crate) fn resident_anonymous(pid: u32) -> Option<ByteCount> {
     Some(PageCount(resident.saturating_sub(shared)).bytes())
 }
 
+/// The same, where what it shares with forked processes counts in proportion. The kernel walks over all its memory.
+pub(crate) fn proportional_anonymous(pid: u32) -> Option<ByteCount> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(ByteCount(kib << 10))
+}
+
 /// How long ago a process started.
 pub(crate) fn age(stat: Stat) -> Duration {
     let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::numbers::Numbers;
 use crate::proc::{self, Stat};
+use crate::sharing::Sharing;
 
 /// Ended processes that keep an entry of their own in the statistics.
 const DEAD_MAX: usize = 1000;
@@ -41,6 +42,7 @@ struct Tracked {
     /// As measured from outside, while the agent only watches.
     resident: ByteCount,
     resident_peak: ByteCount,
+    sharing: Sharing,
     /// The handler's `busy_since_ns`, and how long it has been seen unchanged.
     busy_since_ns: u64,
     busy_for: Duration,
@@ -96,6 +98,7 @@ impl Table {
         let mut look = Look::default();
         let mut sum = Numbers::zero();
         let slots: Vec<usize> = self.tracked.keys().copied().collect();
+        let is_alone = slots.len() == 1;
         for slot in slots {
             let entry = &self.ledger.processes[slot];
             let Some(tracked) = self.tracked.get_mut(&slot) else { continue };
@@ -105,7 +108,7 @@ impl Table {
                 self.bad_ends.insert(tracked.pid, phase);
             }
             look.stopped |= phase == Phase::Stopped;
-            let alive = tracked.measure(entry, phase, thorough || bad);
+            let alive = tracked.measure(entry, phase, is_alone, thorough || bad);
             if alive && tracked.is_stuck(entry, elapsed) {
                 look.stuck.push(tracked.pid);
             }
@@ -238,16 +241,19 @@ impl Tracked {
             name: proc::name(pid),
             resident: ByteCount::ZERO,
             resident_peak: ByteCount::ZERO,
+            sharing: Sharing::default(),
             busy_since_ns: 0,
             busy_for: Duration::ZERO,
         }
     }
 
     /// Measures what the agent does not count yet. Returns whether the process lives.
-    fn measure(&mut self, entry: &Process, phase: Phase, thorough: bool) -> bool {
+    fn measure(&mut self, entry: &Process, phase: Phase, is_alone: bool, thorough: bool) -> bool {
         let exists = if phase == Phase::Watching {
             let resident = proc::resident_anonymous(self.pid);
-            self.resident = resident.unwrap_or_default();
+            let held = resident.unwrap_or_default();
+            let shared = if is_alone { ByteCount::ZERO } else { self.sharing.look(self.pid, held) };
+            self.resident = held.saturating_sub(shared);
             self.resident_peak = self.resident_peak.max(self.resident);
             // The other agents leave room for what this process holds. If its agent starts to count in this very
             // moment, its next count puts this right.
