@@ -24,6 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   pleat run --ram 256M -- python3 job.py    run job.py with its memory held inside 256 MiB
   pleat doctor                              what this machine allows, and how to allow more
+  pleat bench codecs                        how small and how fast the page codecs are here
 
 Exit status of pleat run: that of the program; 125 when pleat itself fails, 126 when the program cannot be
 executed, 127 when it is not found, 137 when --when-full stop ended it.";
@@ -38,6 +39,19 @@ Examples:
 The budget holds for the program and everything it starts: resident anonymous pages, compressed pages, and pleat's
 own tables. Files that the program maps or reads are not counted.";
 
+const CODECS_EXAMPLES: &str = "\
+Examples:
+  pleat bench codecs                                        120 pages that are built in
+  pleat bench codecs --pages pages/ --plot codecs.svg       all *.pages files of a directory, or all its files
+  pleat bench codecs --pages core.1234 --codec fold,auto    the memory of a program, from its core dump
+  pleat bench codecs --pages a.bin b.bin --json out.json --files
+
+Any file is cut into pages of 4 KiB; of a core dump the memory in it is taken. Pages that are all zero are left out: they
+need no codec. memcpy and lz4 (liblz4, in C) are measured in each run, as what the others are compared with. Files named
+as those of pleat's corpus of heaps count in the set HEAP; all files but one named `random` count in ALL.
+
+Exit status 0, or 125 if something is wrong.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a program inside a RAM budget
@@ -47,6 +61,12 @@ pub(crate) enum Command {
     ///
     /// Exit status 0 if `pleat run` would work here, otherwise 1.
     Doctor(DoctorArgs),
+    /// Measure parts of pleat on this machine
+    Bench {
+        /// The part
+        #[command(subcommand)]
+        what: Bench,
+    },
     /// Write the man pages, or print that of pleat
     Man(ManArgs),
     /// Print the completions for a shell
@@ -145,6 +165,45 @@ pub(crate) struct DoctorArgs {
     /// Print a JSON document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `pleat bench`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Measure how much smaller page codecs make pages, and how long that takes
+    #[command(after_help = CODECS_EXAMPLES)]
+    Codecs(CodecsArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CodecsArgs {
+    /// Files or directories to take pages from [default: 120 pages of real programs, built in]
+    #[arg(long, value_name = "DIR|FILE", num_args = 1..)]
+    pub(crate) pages: Vec<PathBuf>,
+
+    /// Only these codecs, and the references [default: all]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub(crate) codec: Vec<String>,
+
+    /// Write a JSON document with the figures of each codec and each file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Draw ratio against speed, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+
+    /// Print a table for each file, too
+    #[arg(long)]
+    pub(crate) files: bool,
+
+    /// The most pages to take from a file: runs of eight neighbours, evenly spaced
+    #[arg(long, value_name = "PAGES", default_value = "1024", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) sample: u64,
+
+    /// Memory among which cold times are measured; twice as much is used, at most a quarter of what is free. 0 for none
+    #[arg(long, value_name = "SIZE", default_value = "625M", value_parser = size)]
+    pub(crate) cold: ByteCount,
 }
 
 #[derive(Debug, Args)]

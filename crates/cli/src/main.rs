@@ -3,6 +3,7 @@
 
 mod agent;
 mod args;
+mod bench;
 mod budget;
 mod doctor;
 mod failure;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use args::{Cli, Command};
+use args::{Bench, Cli, Command};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Bench { what: Bench::Codecs(args) } => bench::codecs(&args).map(|()| ExitCode::SUCCESS),
         Command::Man(args) => manual::man(&args).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
     };

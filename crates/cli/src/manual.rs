@@ -35,7 +35,7 @@ pub(crate) fn completions(shell: Shell) -> Result<()> {
 }
 
 /// A reader that has seen enough (`| head`) is no failure.
-fn print(text: &[u8]) -> Result<()> {
+pub(crate) fn print(text: &[u8]) -> Result<()> {
     match io::stdout().write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),

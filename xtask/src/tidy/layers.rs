@@ -7,7 +7,7 @@ use serde_json::Value;
 const LAYERS: &[(u32, &[&str])] = &[
     (0, &["page"]),
     (1, &["codec", "sys", "policy", "trace"]),
-    (2, &["store", "backing"]),
+    (2, &["store", "backing", "codec-bench"]),
     (3, &["cache"]),
     (4, &["pager", "filecache", "blockdev", "sim"]),
     (5, &["pleat", "agent", "capi", "python"]),
