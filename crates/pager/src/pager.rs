@@ -154,6 +154,12 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.resting.load(Ordering::Relaxed) == 1
     }
 
+    /// Whether the lock is held: then nobody else can act on the state.
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.state.is_held()
+    }
+
     /// As if the reclaimer slept, or not.
     #[cfg(test)]
     pub(crate) fn pretend_rest(&self, rests: bool) {

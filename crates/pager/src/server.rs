@@ -65,6 +65,8 @@ enum Gathered {
     Backed(ReadJob),
     /// The page is in place.
     Served(FaultKind),
+    /// The page was here when it was last seen, and the kernel would not say whether it still is.
+    Unknown(Option<Errno>),
     /// There is no room for a page.
     NoRoom,
     /// Not before the fork that is going on is done.
@@ -192,6 +194,13 @@ impl Server {
                     self.fetch(pager, page, job)?;
                     (1, FaultKind::Backed)
                 }
+                Gathered::Unknown(errno) => {
+                    if self.not_filled(pager, page, errno)?.is_some() {
+                        return Ok(record(pager, FaultKind::Raced, begun));
+                    }
+                    self.pause(pager, tries);
+                    continue;
+                }
                 Gathered::Deferred => return Ok(Served::Deferred),
             };
             self.decode(pager, page, count)?;
@@ -237,8 +246,7 @@ impl Server {
             return Gathered::Deferred;
         }
         let (piece, kind) = match state.look_up(page, &mut self.copies[0]) {
-            // Discarded after a fault had brought it once more, or here already: zeros, and the kernel decides.
-            Lookup::Resident => (Piece::Zeros, FaultKind::Raced),
+            Lookup::Resident => return self.fill_if_discarded(pager, &mut state, page),
             Lookup::Zeros => (Piece::Zeros, FaultKind::ZeroFill),
             Lookup::Filled(word) => (Piece::Word(word), FaultKind::SameFilled),
             Lookup::Encoded(length) => (Piece::Encoding(length), FaultKind::Compressed),
@@ -260,6 +268,28 @@ impl Server {
         Gathered::Pieces(count, kind)
     }
 
+    /// The page is here already, unless it was discarded after a fault had brought it once more: zeros, and the kernel
+    /// decides. With the lock held, or the page could leave before the zeros come, and they would stand for what is in it.
+    fn fill_if_discarded<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        state: &mut State<S>,
+        page: PageIndex,
+    ) -> Gathered {
+        self.pages[0].0.fill(0);
+        let filled = pager.kernel.fill(page, &self.pages[..1]);
+        if filled.done > PageCount::ZERO {
+            state.note_filled(page, FaultKind::Raced, Age::TOUCHED);
+        } else if filled.error == Some(Errno::EXIST) {
+            state.note_present(page, FaultKind::Raced);
+            pager.kernel.wake(PageRange::new(page, PageCount(1)));
+        } else {
+            return Gathered::Unknown(filled.error);
+        }
+        state.copied = None;
+        Gathered::Served(FaultKind::Raced)
+    }
+
     fn gather_more<S: Store>(
         &mut self,
         state: &mut State<S>,
@@ -267,7 +297,7 @@ impl Server {
         window: PageCount,
         kind: FaultKind,
     ) -> usize {
-        if state.frozen || window == PageCount(1) || matches!(kind, FaultKind::Raced | FaultKind::Staged) {
+        if state.frozen || window == PageCount(1) || kind == FaultKind::Staged {
             return 1;
         }
         let window = state.regions.run(page, window).0.max(1) as usize;
@@ -375,17 +405,27 @@ impl Server {
             pager.entry.add(Counter::Prefetched, filled.done.0 - 1);
             return Ok(Some(filled.done));
         }
-        match filled.error {
+        if filled.error == Some(Errno::EXIST) {
+            let mut state = pager.lock_first();
+            state.note_present(page, kind);
+            state.copied = None;
+            drop(state);
+            pager.kernel.wake(PageRange::new(page, PageCount(1)));
+            return Ok(Some(PageCount::ZERO));
+        }
+        self.not_filled(pager, page, filled.error)
+    }
+
+    /// Why the kernel did not take a page. `None`: try again; no pages: its mapping is gone.
+    fn not_filled<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        page: PageIndex,
+        errno: Option<Errno>,
+    ) -> Result<Option<PageCount>, Stuck> {
+        match errno {
             // A layout message is unread or its thread has not run.
             None | Some(Errno::AGAIN) => Ok(None),
-            Some(Errno::EXIST) => {
-                let mut state = pager.lock_first();
-                state.note_present(page, kind);
-                state.copied = None;
-                drop(state);
-                pager.kernel.wake(PageRange::new(page, PageCount(1)));
-                Ok(Some(PageCount::ZERO))
-            }
             // The mapping has changed under the fault, or its process has gone: who waits shall look again.
             Some(Errno::NOENT | Errno::INVAL | Errno::FAULT | Errno::SRCH) => {
                 pager.kernel.wake(PageRange::new(page, PageCount(1)));

@@ -60,6 +60,11 @@ impl<T> Lock<T> {
         held
     }
 
+    /// Whether somebody holds it. True only for a moment, unless the caller is the only thread: for tests.
+    pub fn is_held(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != FREE
+    }
+
     fn try_take(&self) -> Option<Held<'_, T>> {
         // Acquire: sees everything that the last holder wrote.
         let taken = self.word.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);

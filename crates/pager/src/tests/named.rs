@@ -156,8 +156,30 @@ fn a_page_that_leaves_before_its_second_fault_is_noted() {
     }
     serve_while(world, Call::Filled, move |pager, program, count| match count {
         1 => program.drain(&pager.kernel),
-        2 => leave(pager, page),
+        2 if !pager.is_locked() => leave(pager, page),
         _ => {}
+    });
+}
+
+/// Two threads miss a page. The first fault brings it, the second finds it there; before the kernel is asked whether it
+/// still is, the page is moved out, with what the first thread has written: zeros must not stand for it.
+#[test]
+fn a_page_that_leaves_before_its_second_fault_is_filled() {
+    let mut world = world(400, Setup::plain(10), Content::Text);
+    let page = PageIndex(FIRST + 7);
+    while world.pager.lock().cache.place(page) == Place::Resident {
+        world.round();
+        Worker::evict(&world.pager);
+        Worker::patient().encode(&world.pager);
+    }
+    for thread in 0..2 {
+        world.program.borrow_mut().touch(&world.pager.kernel, thread, page, Some(Content::Text(70)));
+    }
+    serve_while(world, Call::Fill, move |pager, program, count| {
+        if count == 2 && !pager.is_locked() {
+            program.drain(&pager.kernel);
+            leave(pager, page);
+        }
     });
 }
 

@@ -131,9 +131,10 @@ impl World {
     fn interleave(&self) {
         let times = self.interleave;
         let (program, quiet) = (self.program.clone(), self.quiet.clone());
-        let mut random = self.random.clone();
+        let (mut random, pager) = (self.random.clone(), Rc::downgrade(&self.pager));
         self.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
-            if call == Call::Filled {
+            let is_free = pager.upgrade().is_some_and(|pager| !pager.is_locked());
+            if matches!(call, Call::Fill | Call::Filled) && is_free {
                 between();
             }
             if let Ok(mut program) = program.try_borrow_mut() {
