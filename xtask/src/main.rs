@@ -1,5 +1,5 @@
-//! `cargo x tidy | test | demo | bench`: everything a checkout can be asked to do. Rules are in `tidy`, tests in
-//! `test`, whole-program comparisons in `bench`.
+//! `cargo x tidy | test | torture | demo | bench`: everything a checkout can be asked to do. Rules are in `tidy`, tests
+//! in `test`, random ones in `torture`, whole-program comparisons in `bench`.
 #![forbid(unsafe_code)]
 
 mod compare;
@@ -7,6 +7,7 @@ mod demo;
 mod sh;
 mod test;
 mod tidy;
+mod torture;
 
 use clap::{Parser, Subcommand};
 
@@ -34,6 +35,8 @@ enum Task {
         #[arg(long, default_value = "300M")]
         ram: String,
     },
+    /// Do to memory whatever Linux allows, at random, and check every byte.
+    Torture(torture::Options),
     /// Compare whole programs under pleat, swap, zswap, zram and without a limit.
     Bench(Box<compare::Options>),
 }
@@ -43,6 +46,7 @@ fn main() -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Test { quick } => test::run(quick),
         Task::Demo { ram } => demo::run(&ram),
+        Task::Torture(options) => torture::run(&options),
         Task::Bench(options) => compare::run(&options),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{sh, tidy};
+use crate::{sh, tidy, torture};
 
 /// Programs the end-to-end tests run, and the Debian package of each.
 const NEEDED: &[(&str, &str)] = &[
@@ -40,6 +40,8 @@ pub(crate) fn run(quick: bool) -> Result<()> {
         skipped.extend(check_other_architecture()?);
         println!("test: end to end");
         skipped.extend(end_to_end()?);
+        println!("test: torture");
+        torture::in_passing()?;
     }
     for why in &skipped {
         println!("{why}");

@@ -34,6 +34,8 @@ use crate::watcher::{self, Agent};
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(2);
+/// Longest wait of a parent for its child's agent: a child that is stopped in between holds its parent up no longer.
+const PARENT_PATIENCE: Duration = Duration::from_secs(5);
 /// Looks for a moment in which no layout message is on its way, ten seconds of running time in all.
 const PLACE_TRIES_MAX: u32 = 200_000;
 const PLACE_PAUSE: Duration = Duration::from_micros(50);
@@ -81,6 +83,9 @@ pub(crate) struct Forks {
     /// 1 while the reclaimer is asked to rest, and while it does.
     rest_wanted: AtomicU32,
     resting: AtomicU32,
+    /// Goes up with each fork that is done; a futex. And what it was before the last one.
+    done: AtomicU32,
+    done_before: AtomicU32,
     /// Numbers of the descriptors that a child needs: swap files of ours and of our ancestors, and the lines that tell
     /// the ancestors that we still read theirs.
     passed_on: Lock<Vec<i32>>,
@@ -101,6 +106,8 @@ impl Forks {
             stage: AtomicU32::new(NO_FORK),
             rest_wanted: AtomicU32::new(0),
             resting: AtomicU32::new(0),
+            done: AtomicU32::new(0),
+            done_before: AtomicU32::new(0),
             passed_on: Lock::new(passed_on),
             child: AtomicU32::new(0),
             readers: Lock::new(Vec::new()),
@@ -119,7 +126,8 @@ impl Forks {
     /// cannot freeze it itself: our descriptors are not in its table. The fork needs the handler, which `watch` looks at.
     pub(crate) fn rest_while_forking(&self, agent: &Agent, pager: &Pager<Linux, Slabs>, watch: &mut dyn FnMut()) {
         // The handler may be encoding to make room; it is done soon.
-        while !pager.try_freeze() {
+        let looks_for_wiped = agent.wipes.load(Ordering::Acquire);
+        while !pager.try_freeze(looks_for_wiped) {
             watch();
             thread::sleep(Duration::from_micros(20));
         }
@@ -202,6 +210,7 @@ impl Agent {
         self.gate.close();
         let Some(keeper) = self.keeper() else { return };
         let forks = &keeper.forks;
+        forks.done_before.store(forks.done.load(Ordering::Acquire), Ordering::Relaxed);
         forks.rest_wanted.store(1, Ordering::Release);
         let (mut running, mut waited_ns, mut has_told) = (RunningTime::default(), 0, false);
         while forks.resting.load(Ordering::Acquire) == 0 {
@@ -219,7 +228,8 @@ impl Agent {
         }
     }
 
-    /// On the forking thread, after the fork, whether it worked or not.
+    /// On the forking thread, after the fork, whether it worked or not. Returns when the child's memory is the child's
+    /// own: a parent that ends at once, as daemons' do, would take what it has of that with it.
     pub(crate) fn after_fork_in_parent(&self) {
         let Some(keeper) = self.keeper() else { return self.gate.open() };
         // The kernel lets us return only when the handler has read the message about the child. Without one there is
@@ -228,7 +238,15 @@ impl Agent {
         if !keeper.pager.has_forked_for_sure()
             && forks.stage.compare_exchange(FROZEN, FAILED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
-            forks.let_go();
+            return forks.let_go();
+        }
+        let before = forks.done_before.load(Ordering::Relaxed);
+        let begun = sys::clock::now_ns();
+        while forks.done.load(Ordering::Acquire) == before {
+            wait_while(&forks.done, before, LOOK, Sharing::Process);
+            if sys::clock::now_ns() - begun > PARENT_PATIENCE.as_nanos() as u64 {
+                return;
+            }
         }
     }
 
@@ -295,6 +313,8 @@ fn finish(keeper: &Keeper, reader: Option<Line>) {
     }
     keeper.forks.stage.store(NO_FORK, Ordering::Release);
     keeper.forks.let_go();
+    keeper.forks.done.fetch_add(1, Ordering::Release);
+    wake_all(&keeper.forks.done, Sharing::Process);
 }
 
 /// On the handler's thread: looks after a child that has been forked, until it looks after itself.

@@ -1,4 +1,4 @@
-//! The host: everything that touches the program's libc, and the only code that runs on the program's own threads.
+//! The host: what touches the program's libc and runs on the program's own threads, but for the calls of [`crate::calls`].
 //!
 //! A constructor, and the handlers that libc calls round fork. They keep to our own memory and make few system calls.
 
@@ -41,7 +41,9 @@ extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment
     let fault = variable(environment, pager::ledger::FAULT_VARIABLE.as_bytes()).map(CStr::to_bytes).map(Vec::from);
     // Where /proc cannot be read nothing can be found later either: the agent stays idle.
     let Ok(library_memory) = sys::process::library_memory() else { return };
-    let Ok(agent) = Agent::new(membership, library_memory, fault.unwrap_or_default()) else { return };
+    let Ok(agent) = Agent::new(membership, library_memory, environment as usize, fault.unwrap_or_default()) else {
+        return;
+    };
     let agent: &'static Agent = Box::leak(Box::new(agent));
     AGENT.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Release);
     if membership.is_in_user_mode() {

@@ -2,11 +2,11 @@
 //!
 //! It opens what management needs, starts the handler, and reclaims for the rest of the process's life.
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::time::Duration;
 
 use alloc::boxed::Box;
-use alloc::ffi::CString;
 use alloc::vec::Vec;
 
 use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
@@ -218,17 +218,18 @@ pub(crate) fn open_swap_file(membership: &Membership) -> Result<Option<SwapFile>
         return Ok(None);
     }
     let path = swap_path(membership);
-    match SwapFile::create_in(&path, bytes_max) {
+    let path = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
+    match SwapFile::create_in(path, bytes_max) {
         // Not a directory: a file that the user has set aside. It serves one process of the run.
-        Err(Errno::NOTDIR) => SwapFile::open(&path, bytes_max).map(Some),
+        Err(Errno::NOTDIR) => SwapFile::open(path, bytes_max).map(Some),
         other => other.map(Some),
     }
 }
 
-fn swap_path(membership: &Membership) -> CString {
+/// The path and a zero byte. No `CString`: making one can unwind as alloc is built, and there is nobody here who could.
+fn swap_path(membership: &Membership) -> Vec<u8> {
     let words = membership.ledger.swap_path.iter().map(|word| word.load(Ordering::Relaxed).to_le_bytes());
-    let bytes: Vec<u8> = words.flatten().take_while(|byte| *byte != 0).collect();
-    CString::new(bytes).expect("cut at the first zero byte")
+    words.flatten().take_while(|byte| *byte != 0).chain([0]).collect()
 }
 
 pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut reclaimer: Reclaimer) -> ! {

@@ -1,10 +1,11 @@
 //! The library that `pleat run` puts inside a program.
 //!
 //! It needs nothing of its host: its heap, its stacks and its descriptors are its own, its threads are bare (see
-//! [`sys::thread`]), and apart from memcpy and its kin it calls libc in one file only, [`host`].
+//! [`sys::thread`]), and apart from memcpy and its kin it touches libc in two files only, [`host`] and [`calls`].
 //!
 //! ```text
-//!  host     constructor and fork handlers: the only code that runs on the program's own threads
+//!  host     constructor and fork handlers, and
+//!  calls    two of libc's calls: the only code that runs on the program's own threads
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
@@ -14,6 +15,7 @@
 
 extern crate alloc;
 
+mod calls;
 mod entry;
 mod failure;
 mod fork;

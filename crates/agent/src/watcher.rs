@@ -3,7 +3,7 @@
 //! It sleeps on a word of the ledger. `pleat run` watches the whole tree from outside and wakes the watchers when the
 //! run passes its threshold; should it die, the watchers go by themselves.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use core::time::Duration;
 
 use alloc::vec::Vec;
@@ -27,6 +27,10 @@ pub(crate) struct Agent {
     pub(crate) membership: Lock<Membership>,
     /// What libraries had mapped before the agent came.
     pub(crate) library_memory: Vec<core::ops::Range<u64>>,
+    /// An address of the main thread's stack.
+    pub(crate) stack: usize,
+    /// The program has asked for memory that a forked child finds empty.
+    pub(crate) wipes: AtomicBool,
     /// For tests of the watchdogs.
     pub(crate) fault: Vec<u8>,
     pub(crate) watcher_memory: ThreadMemory,
@@ -44,11 +48,14 @@ impl Agent {
     pub(crate) fn new(
         membership: Membership,
         library_memory: Vec<core::ops::Range<u64>>,
+        stack: usize,
         fault: Vec<u8>,
     ) -> Result<Self, Errno> {
         Ok(Self {
             membership: Lock::new(membership),
             library_memory,
+            stack,
+            wipes: AtomicBool::new(false),
             fault,
             watcher_memory: ThreadMemory::reserve()?,
             handler_memory: ThreadMemory::reserve()?,

@@ -1,6 +1,5 @@
 // Threads that map, unmap, move, grow, discard and check memory, each by its own seeded plan, for some seconds.
 #define _GNU_SOURCE
-#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -79,8 +78,6 @@ static void move(struct area *a) {
     void *to = mmap(0, a->pages * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     must(to != MAP_FAILED, "mmap");
     uint64_t *memory = mremap(a->memory, a->pages * 4096, a->pages * 4096, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-    // Several mappings that the kernel would have merged, had not some of them been registered: README, "What it costs".
-    if (memory == MAP_FAILED && errno == EFAULT) { munmap(to, a->pages * 4096); return; }
     must(memory == to, "mremap to a place");
     a->memory = memory;
 }

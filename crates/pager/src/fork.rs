@@ -34,13 +34,19 @@ pub struct FreshBacking {
 
 impl<K: Kernel, S: Store> Pager<K, S> {
     /// Freezes the state if nobody is in the middle of moving pages. The caller keeps the reclaimer at rest. The writer
-    /// may be at work: see [`Pager::finish_write`].
-    pub fn try_freeze(&self) -> bool {
+    /// may be at work: see [`Pager::finish_write`]. `looks_for_wiped`: there may be ranges that the child finds empty.
+    pub fn try_freeze(&self, looks_for_wiped: bool) -> bool {
         let mut state = self.lock();
         if !state.ring.is_quiet() {
             return false;
         }
         self.kernel.finish_moves();
+        state.wiped.clear();
+        if looks_for_wiped {
+            let wiped = &mut state.wiped;
+            // Without an answer the child finds there what its parent has, as if it had not asked for that.
+            let _ = self.kernel.wiped_on_fork(&mut |range| wiped.push(range));
+        }
         state.pin = state.cache.log().map(SegmentLog::pin_for_child);
         state.freeze();
         true

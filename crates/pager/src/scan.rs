@@ -117,6 +117,7 @@ mod tests {
         Mapping {
             range: PageRange::new(PageIndex(start), PageCount(count)),
             plain_data: true,
+            access: *b"rw-p",
             anonymous: true,
             name: MappingName::Plain,
         }

@@ -41,6 +41,8 @@ pub(crate) struct State<S> {
     pub(crate) copied: Option<PageIndex>,
     /// Keeps the segments that it reads.
     pub(crate) pin: Option<ChildPin>,
+    /// While the program forks: what the child finds empty, where it was when the state was frozen.
+    pub(crate) wiped: Vec<PageRange>,
     /// Ranges that mremap has left: a message about their unmapping follows, and by then another mapping may have moved
     /// there. Known to be over when the kernel lets us move or fill a page again.
     vacated: Vec<PageRange>,
@@ -68,6 +70,7 @@ impl<S: Store> State<S> {
             has_forked: false,
             copied: None,
             pin: None,
+            wiped: Vec::new(),
             vacated: Vec::new(),
             discarded_early: Regions::default(),
             retry_at_ns: 0,
@@ -121,8 +124,10 @@ impl<S: Store> State<S> {
     /// Where a page of the forked child is, as [`State::look_up`] says it for our own.
     pub(crate) fn look_up_for_child(&mut self, page: PageIndex, copy: &mut [u8; PAGE_BYTES]) -> Lookup {
         match self.journal.trace_for_child(page) {
-            Traced::At(origin) => self.cache.look_up(origin, copy),
-            Traced::Resident | Traced::Untouched => Lookup::Zeros,
+            Traced::At(origin) if !self.wiped.iter().any(|range| range.contains(origin)) => {
+                self.cache.look_up(origin, copy)
+            }
+            Traced::At(_) | Traced::Resident | Traced::Untouched => Lookup::Zeros,
         }
     }
 
@@ -300,6 +305,9 @@ impl<S: Store> State<S> {
         // Not dropped: they may have changed while they were copied.
         core::mem::forget(core::mem::replace(&mut self.journal, Journal::new()));
         core::mem::forget(core::mem::take(&mut self.vacated));
+        for range in core::mem::take(&mut self.wiped) {
+            self.cache.discard(range.start, range.end);
+        }
         for message in shared {
             self.follow(*message);
         }

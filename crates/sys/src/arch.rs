@@ -23,6 +23,8 @@ pub(crate) mod number {
     pub(crate) const MUNMAP: usize = 11;
     pub(crate) const RT_SIGACTION: usize = 13;
     pub(crate) const RT_SIGPROCMASK: usize = 14;
+    pub(crate) const MREMAP: usize = 25;
+    pub(crate) const MADVISE: usize = 28;
     pub(crate) const IOCTL: usize = 16;
     pub(crate) const CLONE: usize = 56;
     pub(crate) const KILL: usize = 62;
@@ -53,6 +55,8 @@ pub(crate) mod number {
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod number {
     pub(crate) const RT_SIGPROCMASK: usize = 135;
+    pub(crate) const MREMAP: usize = 216;
+    pub(crate) const MADVISE: usize = 233;
     pub(crate) const IOCTL: usize = 29;
     pub(crate) const CLONE: usize = 220;
     pub(crate) const KILL: usize = 129;

@@ -90,15 +90,19 @@ pub enum Flag {
     Pinned,
     /// Shared with a forked process.
     Shared,
+    /// A forked child finds it empty.
+    WipedOnFork,
 }
 
 /// Neighbouring pages with equal attributes are one mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a mapping, as the kernel has them")]
 struct Vma {
     id: u32,
     registered: bool,
     locked: bool,
     protected: bool,
+    wiped_on_fork: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -285,6 +289,7 @@ impl FakeKernel {
                 Flag::Protected => page.vma.protected = on,
                 Flag::Pinned => page.pinned = on,
                 Flag::Shared => page.shared = on,
+                Flag::WipedOnFork => page.vma.wiped_on_fork = on,
             }
         }
     }
@@ -369,6 +374,9 @@ impl FakeKernel {
         {
             let copy = &mut *child.memory.borrow_mut();
             copy.pages.clone_from(&memory.pages);
+            for page in copy.pages.values_mut().filter(|page| page.vma.wiped_on_fork) {
+                (page.bytes, page.shared) = (None, false);
+            }
             copy.frames.clone_from(&memory.frames);
             copy.vmas_made = memory.vmas_made;
             copy.other_bytes = memory.other_bytes;
@@ -487,7 +495,7 @@ impl FakeKernel {
 impl Memory {
     fn map(&mut self, range: PageRange) {
         self.vmas_made += 1;
-        let vma = Vma { id: self.vmas_made, registered: false, locked: false, protected: false };
+        let vma = Vma { id: self.vmas_made, registered: false, locked: false, protected: false, wiped_on_fork: false };
         for page in range.start.until(range.end) {
             let old = self.pages.insert(page, Page { vma, bytes: None, pinned: false, shared: false });
             assert!(old.is_none(), "{page:?} is mapped already");
@@ -710,8 +718,16 @@ impl Kernel for FakeKernel {
         let whole = PageRange { start: PageIndex(0), end: PageIndex(u64::MAX) };
         let runs = self.memory.borrow().runs(whole);
         for (range, vma) in runs {
-            visit(Mapping { range, plain_data: !vma.protected, anonymous: true, name: MappingName::Plain });
+            let (plain_data, access) = if vma.protected { (false, *b"r--p") } else { (true, *b"rw-p") };
+            visit(Mapping { range, plain_data, access, anonymous: true, name: MappingName::Plain });
         }
+        Ok(())
+    }
+
+    fn wiped_on_fork(&self, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+        let whole = PageRange { start: PageIndex(0), end: PageIndex(u64::MAX) };
+        let runs = self.memory.borrow().runs(whole);
+        runs.into_iter().filter(|(_, vma)| vma.wiped_on_fork).for_each(|(range, _)| visit(range));
         Ok(())
     }
 

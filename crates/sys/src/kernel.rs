@@ -84,6 +84,8 @@ pub struct Mapping {
     pub range: PageRange,
     /// Readable and writable, not executable: the only protection that pages can be moved out of.
     pub plain_data: bool,
+    /// The four letters of /proc/PID/maps: who may read, write and execute it, and whether it is private.
+    pub access: [u8; 4],
     /// Private, and of no file.
     pub anonymous: bool,
     /// What the kernel calls it.
@@ -160,6 +162,11 @@ pub trait Kernel {
 
     /// Visits the runs of resident pages of a range.
     fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno>;
+
+    /// Visits the ranges that a forked child finds empty (`MADV_WIPEONFORK`).
+    fn wiped_on_fork(&self, _visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+        Ok(())
+    }
 
     /// Gives this process its own copy of pages that it shares with a forked one, as a write would.
     fn unshare(&self, range: PageRange) -> Result<(), Errno>;

@@ -19,6 +19,7 @@ pub mod kernel;
 pub mod linux;
 pub mod maps;
 pub mod process;
+pub mod remap;
 pub mod sync;
 pub mod thread;
 pub mod uffd;

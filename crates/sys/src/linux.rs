@@ -296,6 +296,11 @@ impl Kernel for Linux {
         })
     }
 
+    fn wiped_on_fork(&self, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+        let smaps = rustix::fs::openat(&self.proc, c"smaps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        maps::wiped_on_fork(&smaps, &mut self.maps_buffer.lock(), visit)
+    }
+
     fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
         maps::resident(&self.pagemap, range, visit)
     }

@@ -12,21 +12,42 @@ use crate::thread::errno;
 
 /// Reads `maps` (an open /proc/PID/maps, at its start) and visits each mapping.
 pub fn visit(maps: impl AsFd, buffer: &mut Vec<u8>, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
+    lines(maps, buffer, &mut |line| {
+        if let Some(mapping) = parse(line) {
+            visit(mapping);
+        }
+    })
+}
+
+/// Reads `smaps` (an open /proc/PID/smaps, at its start) and visits each mapping that a forked child finds empty.
+pub fn wiped_on_fork(smaps: impl AsFd, buffer: &mut Vec<u8>, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+    let mut current = None;
+    lines(smaps, buffer, &mut |line| {
+        if let Some(flags) = line.strip_prefix(b"VmFlags:") {
+            if flags.split(|byte| *byte == b' ').any(|flag| flag == b"wf") {
+                current.take().into_iter().for_each(&mut *visit);
+            }
+        } else if let Some(mapping) = parse(line) {
+            current = Some(mapping.range);
+        }
+    })
+}
+
+/// Visits the lines of a file, each without its end.
+fn lines(file: impl AsFd, buffer: &mut Vec<u8>, visit: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
     let mut kept = 0;
     loop {
         if buffer.len() < kept + 2 * PAGE_BYTES {
             buffer.resize(kept + 4 * PAGE_BYTES, 0); // A line is at most a path long; grows once or twice in a life.
         }
-        let read = rustix::io::read(&maps, &mut buffer[kept..])?;
+        let read = rustix::io::read(&file, &mut buffer[kept..])?;
         if read == 0 {
             return Ok(());
         }
         let filled = kept + read;
         let mut start = 0;
         while let Some(length) = buffer[start..filled].iter().position(|byte| *byte == b'\n') {
-            if let Some(mapping) = parse(&buffer[start..start + length]) {
-                visit(mapping);
-            }
+            visit(&buffer[start..start + length]);
             start += length + 1;
         }
         buffer.copy_within(start..filled, 0);
@@ -54,6 +75,7 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     Some(Mapping {
         range: PageRange { start: PageIndex::containing(start), end: PageIndex::containing(end) },
         plain_data: permissions == b"rw-p",
+        access: permissions.try_into().ok()?,
         anonymous: inode == b"0" && permissions.get(3) == Some(&b'p') && name != MappingName::File,
         name,
     })

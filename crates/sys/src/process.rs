@@ -56,6 +56,11 @@ pub fn resident_anonymous() -> Option<ByteCount> {
     crate::linux::resident_anonymous(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
 }
 
+/// Visits the mappings of this process by address.
+pub fn mappings(visit: &mut dyn FnMut(crate::kernel::Mapping)) -> Result<(), Errno> {
+    crate::maps::visit(open(c"/proc/self/maps", OFlags::RDONLY)?, &mut Vec::new(), visit)
+}
+
 /// Where libraries keep their data: see [`crate::maps::library_memory`].
 pub fn library_memory() -> Result<Vec<core::ops::Range<u64>>, Errno> {
     let mut path = [0; PAGE_BYTES];

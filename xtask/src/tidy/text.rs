@@ -11,7 +11,7 @@ use crate::sh;
 const LINES_MAX: usize = 1000;
 
 /// Crates that may hold unsafe code; all others forbid it.
-const UNSAFE_ALLOWED: &[&str] = &["sys", "codec", "store", "pager", "agent", "capi", "python"];
+const UNSAFE_ALLOWED: &[&str] = &["sys", "codec", "store", "pager", "agent", "capi", "python", "torture"];
 
 const DECISION_HEADINGS: &[&str] = &["Status", "Context", "Decision", "Consequences"];
 

@@ -34,6 +34,8 @@ enum Device {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Other {
     Rests,
+    /// It has asked before for memory that the child finds empty.
+    Wipes,
     /// Its change is in the copied memory, its message is not read yet.
     ChangesBefore,
     /// The same, and its message comes behind that of the fork.
@@ -49,7 +51,7 @@ impl Other {
     fn among(self) -> &'static [Disturbance] {
         use Disturbance::{MapsOver, MovesAndKeeps, MovesAway, MovesOver, Unmaps};
         match self {
-            Self::Rests => &[],
+            Self::Rests | Self::Wipes => &[],
             Self::ChangesBefore | Self::ChangesAfter => &[Unmaps, MapsOver, MovesOver, MovesAway, MovesAndKeeps],
             Self::ChangesBeforeAndTellsLate => &[Unmaps, MapsOver, MovesOver, MovesAway],
             Self::ChangesAfterAndTellsEarly => &[MovesAway],
@@ -134,7 +136,7 @@ fn fork(world: &mut World, other: Other) -> (FakeKernel, Program, Vec<Message>) 
     }
     // The program's memory as the child finds it.
     let mut childs = program.clone();
-    childs.become_child();
+    childs.become_child(kernel);
     program.fork(kernel, 1);
     if matches!(other, Other::ChangesAfter | Other::ChangesAfterAndTellsEarly) {
         program.disturb(kernel, 2, other.among());
@@ -164,7 +166,10 @@ fn play(seed: u64, side: Side, device: Device, other: Other) -> Census {
     }
     world.drain().unwrap();
     world.round();
-    assert!(world.pager.try_freeze());
+    if other == Other::Wipes {
+        world.program.borrow_mut().wipe_on_fork(&world.pager.kernel);
+    }
+    assert!(world.pager.try_freeze(other == Other::Wipes));
     let census = world.pager.lock().cache.census();
     live_frozen(&mut world, 60);
     settle_down(&mut world);
@@ -264,6 +269,11 @@ fn a_layout_change_after_the_fork_is_not_shared() {
     play_all(600..600 + SCHEDULES, Device::Answers, Other::ChangesAfter);
 }
 
+#[test]
+fn a_child_finds_memory_empty_that_is_wiped_on_fork() {
+    play_all(700..700 + SCHEDULES, Device::Answers, Other::Wipes);
+}
+
 /// Nothing forks: the state thaws and goes on.
 #[test]
 fn a_frozen_state_thaws() {
@@ -275,7 +285,7 @@ fn a_frozen_state_thaws() {
             for _ in 0..300 {
                 world.step().unwrap();
             }
-            if world.pager.try_freeze() {
+            if world.pager.try_freeze(false) {
                 live_frozen(&mut world, 150);
                 let pin = world.pager.thaw().expect("there is a log");
                 world.pager.unpin(pin);

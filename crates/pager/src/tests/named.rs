@@ -297,7 +297,7 @@ fn the_server_stocks_nothing_while_the_program_forks() {
     assert!(!world.pager.lock().is_high());
     world.pager.lock().moves.favour_server();
     world.pager.pretend_rest(true);
-    assert!(world.pager.try_freeze());
+    assert!(world.pager.try_freeze(false));
     fault(&mut world, 100);
     assert_eq!(stocked(&world), 0);
     world.pager.thaw();

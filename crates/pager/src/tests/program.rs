@@ -106,8 +106,13 @@ impl Program {
     }
 
     /// In a forked child: only the forking thread is there.
-    pub(super) fn become_child(&mut self) {
+    pub(super) fn become_child(&mut self, kernel: &FakeKernel) {
         self.threads = [Thread::Idle; THREADS];
+        let _ = kernel.wiped_on_fork(&mut |range| {
+            for (_, allowed) in self.shadow.range_mut(range.start..range.end) {
+                *allowed = Allowed { content: Content::Zero, or_zero: false };
+            }
+        });
         assert!(self.discards.is_empty(), "another thread's madvise is neither done nor undone in the child");
     }
 
@@ -391,6 +396,15 @@ impl Program {
         self.fresh(range);
         let progress = kernel.map_fixed(thread as u32, range);
         self.wait_for(thread, progress);
+    }
+
+    /// Some memory is to be empty in a forked child.
+    pub(super) fn wipe_on_fork(&mut self, kernel: &FakeKernel) {
+        for _ in 0..3 {
+            if let Some(range) = self.some_range(kernel) {
+                kernel.set(range, Flag::WipedOnFork, true);
+            }
+        }
     }
 
     fn change_flags(&mut self, kernel: &FakeKernel) {

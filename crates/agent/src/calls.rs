@@ -1,0 +1,132 @@
+//! Two of libc's calls, in the place of libc's, for what userfaultfd does not tell us or makes differ.
+//!
+//! - mremap: memory that the program sees as one mapping may be several, because what is registered does not merge with
+//!   what is not, and the kernel remaps one. Then it is remapped piece by piece.
+//! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped on fork.
+//!
+//! Everything else goes through as it is, and so does all of it where nothing is managed. Who makes the system call
+//! without libc gets what the kernel gives: see docs/userfaultfd.md, "Limits".
+
+use core::ffi::{c_int, c_void};
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+
+use sys::Errno;
+use sys::remap::{self, Piece, Pieces, Request};
+
+use crate::host::agent;
+
+#[link(name = "c")]
+unsafe extern "C" {
+    fn __errno_location() -> *mut c_int;
+}
+
+/// What libc's calls return: the result, or errno and what says so.
+fn to_libc<T>(result: Result<T, Errno>, failed: T) -> T {
+    result.unwrap_or_else(|errno| {
+        // SAFETY: libc's answer is the address of this thread's errno.
+        let place = unsafe { __errno_location() };
+        // SAFETY: see above.
+        unsafe { place.write(errno.raw_os_error()) };
+        failed
+    })
+}
+
+/// mremap(2).
+///
+/// libc's has a variable number of arguments. On the processors that we know the fifth is where a fixed one would be, and
+/// is looked at only if the flags say that it is there.
+///
+/// # Safety
+/// As for mremap: the ranges belong to the caller.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn mremap(
+    from: *mut c_void,
+    old_bytes: usize,
+    new_bytes: usize,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    let request = Request { from: from as usize, old_bytes, new_bytes, flags: flags as u32 as usize, to: to as usize };
+    let managed = agent().filter(|agent| agent.keeper().is_some());
+    let result = match managed {
+        // SAFETY: the caller's promise.
+        None => unsafe { remap::call(request) },
+        Some(agent) => {
+            // SAFETY: the caller's promise.
+            unsafe { remap_managed(request, agent.stack) }
+        }
+    };
+    to_libc(result, usize::MAX) as *mut c_void
+}
+
+/// # Safety
+/// As for mremap.
+unsafe fn remap_managed(request: Request, stack: usize) -> Result<usize, Errno> {
+    // A move over several mappings may be done in part before it is refused: ask first.
+    let result = if request.only_moves() && !remap::is_one_mapping(request.source(), stack) {
+        Err(Errno::FAULT)
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { remap::call(request) }
+    };
+    if result != Err(Errno::FAULT) || !request.needs_one_mapping() {
+        return result;
+    }
+    match pieces(request.source()) {
+        // SAFETY: the caller's promise.
+        Some(pieces) => unsafe { remap::in_pieces(request, &pieces) },
+        // SAFETY: the caller's promise.
+        None if request.only_moves() => unsafe { remap::call(request) },
+        None => result,
+    }
+}
+
+/// The mappings of a range, if the program may see them as one: side by side, and alike.
+fn pieces(range: Range<usize>) -> Option<Pieces> {
+    let mut pieces = Pieces::default();
+    let mut are_alike = true;
+    let mut first: Option<(bool, [u8; 4])> = None;
+    sys::process::mappings(&mut |mapping| {
+        let (start, end) = (mapping.range.start.address() as usize, mapping.range.end.address() as usize);
+        let piece = Piece { start: start.max(range.start), end: end.min(range.end) };
+        if piece.start >= piece.end {
+            return;
+        }
+        let kind = (mapping.anonymous, mapping.access);
+        are_alike &= mapping.anonymous && *first.get_or_insert(kind) == kind && pieces.push(piece);
+    })
+    .ok()?;
+    (are_alike && pieces.cover(&range)).then_some(pieces)
+}
+
+/// Guard regions (Linux 6.13).
+const MADV_GUARD_INSTALL: c_int = 102;
+const MADV_WIPEONFORK: c_int = 18;
+/// Discards locked pages, too.
+const MADV_DONTNEED_LOCKED: c_int = 24;
+
+/// madvise(2).
+///
+/// # Safety
+/// As for madvise: the range belongs to the caller.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let result = unsafe { remap::advise(start as usize, bytes, advice) };
+    if result.is_ok()
+        && let Some(agent) = agent()
+    {
+        match advice {
+            // What was there is gone, and what of it is with us must go, too. Discarding leaves the guards in place.
+            MADV_GUARD_INSTALL if agent.keeper().is_some() => {
+                // SAFETY: the caller has just given up what is there.
+                let _ = unsafe { remap::advise(start as usize, bytes, MADV_DONTNEED_LOCKED) };
+            }
+            // Release: a fork that comes after the call sees it.
+            MADV_WIPEONFORK => agent.wipes.store(true, Ordering::Release),
+            _ => {}
+        }
+    }
+    to_libc(result.map(|()| 0), -1)
+}

@@ -1,0 +1,322 @@
+//! mremap and madvise on the program's behalf, as bare system calls.
+//!
+//! mremap remaps one mapping. [`in_pieces`] does for several that lie side by side what it would do if they were one.
+
+use core::ops::Range;
+
+use page::PAGE_BYTES;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::Errno;
+use crate::arch::{self, number};
+use crate::thread::errno;
+
+const MAYMOVE: usize = 1;
+const FIXED: usize = 2;
+const DONTUNMAP: usize = 4;
+
+/// The arguments of mremap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Where the mapping is.
+    pub from: usize,
+    /// How long it is.
+    pub old_bytes: usize,
+    /// How long it is to be.
+    pub new_bytes: usize,
+    /// `MREMAP_MAYMOVE` and so on.
+    pub flags: usize,
+    /// Where it is to be, with `MREMAP_FIXED`.
+    pub to: usize,
+}
+
+impl Request {
+    /// What is to be remapped.
+    pub fn source(&self) -> Range<usize> {
+        self.from..self.from.saturating_add(self.old_bytes.next_multiple_of(PAGE_BYTES))
+    }
+
+    /// Whether the length stays and the place is given: such moves Linux 6.17 does mapping by mapping.
+    pub fn only_moves(&self) -> bool {
+        self.old_bytes == self.new_bytes && self.flags & FIXED != 0
+    }
+
+    /// Whether the kernel does it for one mapping only. Shrinking in place it does for any.
+    pub fn needs_one_mapping(&self) -> bool {
+        self.new_bytes > self.old_bytes || self.flags & (FIXED | DONTUNMAP) != 0
+    }
+}
+
+/// mremap, as the kernel does it.
+///
+/// # Safety
+/// The ranges belong to the caller, and nobody has references into them.
+pub unsafe fn call(request: Request) -> Result<usize, Errno> {
+    let Request { from, old_bytes, new_bytes, flags, to } = request;
+    // SAFETY: the caller's promise.
+    errno(unsafe { arch::syscall(number::MREMAP, [from, old_bytes, new_bytes, flags, to, 0]) })
+}
+
+/// madvise, as the kernel does it.
+///
+/// # Safety
+/// The range belongs to the caller, and nobody has references into it.
+pub unsafe fn advise(start: usize, bytes: usize, advice: i32) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    errno(unsafe { arch::syscall(number::MADVISE, [start, bytes, advice as u32 as usize, 0, 0, 0]) }).map(|_| ())
+}
+
+/// Whether the kernel sees no more than one mapping in `range`. `stack` is an address of the main thread's stack.
+///
+/// It is asked to grow the range in place until it covers the stack, which it never does: for several mappings the
+/// answer is `FAULT`, otherwise anything else. What lies above the stack counts as one.
+pub fn is_one_mapping(range: Range<usize>, stack: usize) -> bool {
+    let end = (stack & !(PAGE_BYTES - 1)) + PAGE_BYTES;
+    if range.end >= end {
+        return true;
+    }
+    let grown = Request { from: range.start, old_bytes: range.len(), new_bytes: end - range.start, flags: 0, to: 0 };
+    // SAFETY: nothing is changed, because the stack is in the way.
+    unsafe { call(grown) != Err(Errno::FAULT) }
+}
+
+/// A part of a range that is one mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Piece {
+    /// Its first byte.
+    pub start: usize,
+    /// The byte behind its last.
+    pub end: usize,
+}
+
+/// Pieces by address.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces {
+    pieces: [Piece; Self::MAX],
+    count: usize,
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Self { pieces: [Piece::default(); Self::MAX], count: 0 }
+    }
+}
+
+impl Pieces {
+    /// More are refused, as the kernel would refuse two.
+    pub const MAX: usize = 256;
+
+    /// Adds one. `false`: there are too many.
+    pub fn push(&mut self, piece: Piece) -> bool {
+        let Some(place) = self.pieces.get_mut(self.count) else { return false };
+        *place = piece;
+        self.count += 1;
+        true
+    }
+
+    fn all(&self) -> &[Piece] {
+        &self.pieces[..self.count]
+    }
+
+    /// Whether they fill `range` without a gap.
+    pub fn cover(&self, range: &Range<usize>) -> bool {
+        let end = self.all().iter().try_fold(range.start, |at, piece| (piece.start == at).then_some(piece.end));
+        end == Some(range.end)
+    }
+
+    /// Those before `end`, the last one cut there.
+    fn before(&self, end: usize) -> impl DoubleEndedIterator<Item = Piece> + '_ {
+        let those = self.all().iter().filter(move |piece| piece.start < end);
+        those.map(move |piece| Piece { start: piece.start, end: piece.end.min(end) })
+    }
+}
+
+/// Does for `pieces`, which fill the source, what mremap would do if they were one mapping. If a piece cannot be remapped
+/// those before it go back.
+///
+/// # Safety
+/// As for [`call`].
+pub unsafe fn in_pieces(request: Request, pieces: &Pieces) -> Result<usize, Errno> {
+    let Request { from, new_bytes, flags, to, .. } = request;
+    let (old, new) = (request.source(), new_bytes.next_multiple_of(PAGE_BYTES));
+    let is_fixed = flags & FIXED != 0;
+    if is_fixed && (!to.is_multiple_of(PAGE_BYTES) || (to < old.end && from < to.saturating_add(new))) {
+        return Err(Errno::INVAL);
+    }
+    if new > old.len() && !is_fixed {
+        let last = pieces.all().last().map_or(from, |piece| piece.start);
+        let grown = Request { from: last, old_bytes: old.end - last, new_bytes: from + new - last, flags: 0, to: 0 };
+        // SAFETY: the caller's promise.
+        let result = unsafe { call(grown) };
+        if result.is_ok() || flags & MAYMOVE == 0 {
+            return result.map(|_| from);
+        }
+    }
+    if is_fixed && new < old.len() {
+        // SAFETY: the caller gives up what is behind the new end.
+        unsafe { rustix::mm::munmap((from + new) as *mut _, old.len() - new)? };
+    }
+    let target = if is_fixed { to } else { reserve(new)? };
+    let kept = flags & DONTUNMAP;
+    let end = old.end.min(from + new);
+    for piece in pieces.before(end) {
+        let bytes = piece.end - piece.start;
+        let grown = if piece.end == end { from + new - piece.start } else { bytes };
+        let there = Request {
+            from: piece.start,
+            old_bytes: bytes,
+            new_bytes: grown,
+            flags: MAYMOVE | FIXED | kept,
+            to: target + (piece.start - from),
+        };
+        // SAFETY: the caller's promise; the target is the caller's, or reserved here.
+        if let Err(error) = unsafe { call(there) } {
+            // SAFETY: as above.
+            unsafe { go_back(pieces, piece.start, from, target) };
+            if !is_fixed {
+                // SAFETY: what was reserved here, and is empty again.
+                let _ = unsafe { rustix::mm::munmap(target as *mut _, new) };
+            }
+            return Err(error);
+        }
+    }
+    Ok(target)
+}
+
+/// Moves the pieces before `end` back to where they came from.
+///
+/// # Safety
+/// They have been moved to `target`.
+unsafe fn go_back(pieces: &Pieces, end: usize, from: usize, target: usize) {
+    for piece in pieces.before(end) {
+        let bytes = piece.end - piece.start;
+        let start = target + (piece.start - from);
+        let back = Request { from: start, old_bytes: bytes, new_bytes: bytes, flags: MAYMOVE | FIXED, to: piece.start };
+        // SAFETY: the caller's promise. What cannot go back stays where it is: nothing more can be done.
+        let _ = unsafe { call(back) };
+    }
+}
+
+/// Addresses for `bytes`.
+fn reserve(bytes: usize) -> Result<usize, Errno> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
+    let place = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::empty(), flags)? };
+    Ok(place as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 8 * PAGE_BYTES;
+
+    /// Eight pages which the kernel sees as three mappings, each page with its number in its first word.
+    fn several() -> (usize, Pieces) {
+        let from = reserve(2 * BYTES).unwrap();
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: memory of this test's own.
+        unsafe {
+            rustix::mm::mprotect(from as *mut _, BYTES, rustix::mm::MprotectFlags::from_bits_retain(access.bits()))
+        }
+        .unwrap();
+        // Advice that is kept in the mapping splits it.
+        for (at, advice) in [(2, rustix::mm::Advice::LinuxDontFork), (5, rustix::mm::Advice::LinuxDontFork)] {
+            // SAFETY: as above.
+            unsafe { rustix::mm::madvise((from + at * PAGE_BYTES) as *mut _, PAGE_BYTES, advice) }.unwrap();
+        }
+        let mut pieces = Pieces::default();
+        for (start, end) in [(0, 2), (2, 3), (3, 5), (5, 6), (6, 8)] {
+            assert!(pieces.push(Piece { start: from + start * PAGE_BYTES, end: from + end * PAGE_BYTES }));
+        }
+        assert!(pieces.cover(&(from..from + BYTES)));
+        for page in 0..8 {
+            // SAFETY: as above.
+            unsafe { ((from + page * PAGE_BYTES) as *mut u64).write(page as u64 + 1) };
+        }
+        (from, pieces)
+    }
+
+    fn words(at: usize, count: usize) -> Vec<u64> {
+        // SAFETY: mapped by these tests.
+        (0..count).map(|page| unsafe { ((at + page * PAGE_BYTES) as *const u64).read() }).collect()
+    }
+
+    fn stack() -> usize {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
+        usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
+    }
+
+    #[test]
+    fn one_mapping_is_told_from_several() {
+        let (from, _) = several();
+        for (start, end, is_one) in [(0, 2, true), (0, 3, false), (3, 5, true), (0, 8, false), (6, 8, true)] {
+            let range = from + start * PAGE_BYTES..from + end * PAGE_BYTES;
+            assert_eq!(is_one_mapping(range, stack()), is_one, "{start}..{end}");
+        }
+        assert_eq!(words(from, 8), [1, 2, 3, 4, 5, 6, 7, 8], "asking changes nothing");
+    }
+
+    #[test]
+    fn several_mappings_move_as_one() {
+        let (from, pieces) = several();
+        let to = reserve(BYTES).unwrap();
+        let request = Request { from, old_bytes: BYTES, new_bytes: BYTES, flags: MAYMOVE | FIXED, to };
+        // SAFETY: memory of this test's own.
+        assert_eq!(unsafe { in_pieces(request, &pieces) }, Ok(to));
+        assert_eq!(words(to, 8), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn several_mappings_grow_and_shrink_as_one() {
+        let (from, pieces) = several();
+        let grown = Request { from, old_bytes: BYTES, new_bytes: 10 * PAGE_BYTES, flags: 0, to: 0 };
+        // SAFETY: memory of this test's own. What follows it is reserved, so it cannot grow in place.
+        assert_eq!(unsafe { in_pieces(grown, &pieces) }, Err(Errno::NOMEM));
+        // SAFETY: as above.
+        let to = unsafe { in_pieces(Request { flags: MAYMOVE, ..grown }, &pieces) }.unwrap();
+        assert_eq!(words(to, 10), [1, 2, 3, 4, 5, 6, 7, 8, 0, 0]);
+
+        let (from, pieces) = several();
+        let to = reserve(BYTES).unwrap();
+        let request = Request { from, old_bytes: BYTES, new_bytes: 4 * PAGE_BYTES, flags: MAYMOVE | FIXED, to };
+        // SAFETY: as above.
+        assert_eq!(unsafe { in_pieces(request, &pieces) }, Ok(to));
+        assert_eq!(words(to, 4), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_is_kept_is_zeros() {
+        let (from, pieces) = several();
+        let request = Request { from, old_bytes: BYTES, new_bytes: BYTES, flags: MAYMOVE | DONTUNMAP, to: 0 };
+        // SAFETY: memory of this test's own.
+        let to = unsafe { in_pieces(request, &pieces) }.unwrap();
+        assert_eq!(words(to, 8), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(words(from, 8), [0; 8]);
+    }
+
+    #[test]
+    fn a_move_that_fails_is_undone() {
+        let (from, mut pieces) = several();
+        let to = reserve(BYTES).unwrap();
+        // SAFETY: memory of this test's own. The last piece is not there any more.
+        unsafe { rustix::mm::munmap((from + 6 * PAGE_BYTES) as *mut _, 2 * PAGE_BYTES) }.unwrap();
+        let request = Request { from, old_bytes: BYTES, new_bytes: BYTES, flags: MAYMOVE | FIXED, to };
+        // SAFETY: as above.
+        assert_eq!(unsafe { in_pieces(request, &pieces) }, Err(Errno::FAULT));
+        assert_eq!(words(from, 6), [1, 2, 3, 4, 5, 6]);
+        while pieces.push(Piece::default()) {}
+        assert_eq!(pieces.count, Pieces::MAX);
+    }
+
+    #[test]
+    fn overlapping_moves_are_refused() {
+        let (from, pieces) = several();
+        let to = from + PAGE_BYTES;
+        let request = Request { from, old_bytes: BYTES, new_bytes: BYTES, flags: MAYMOVE | FIXED, to };
+        // SAFETY: memory of this test's own.
+        assert_eq!(unsafe { in_pieces(request, &pieces) }, Err(Errno::INVAL));
+        assert_eq!(words(from, 8), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}

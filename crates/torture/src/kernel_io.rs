@@ -1,0 +1,190 @@
+//! Steps in which the kernel reads and writes the memory, and others that run on it.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::calls;
+use crate::content::{self, Key, PAGE};
+use crate::worker::{Done, Kind, Trouble, Worker, of};
+
+pub(crate) const KINDS: &[Kind] = &[
+    ("pipe", 8, pipe),
+    ("pipe, in two parts", 4, pipe_in_parts),
+    ("read zeros", 3, read_zeros),
+    ("copy by the kernel", 6, copy),
+    ("futex", 4, futex),
+    ("no access", 3, no_access),
+    ("signal stack", 3, signal_stack),
+    ("thread", 2, thread),
+];
+
+/// Two areas and an accessible page of each; `None` if there is no such page.
+fn two_pages(worker: &mut Worker) -> Result<Option<[(usize, usize); 2]>, Trouble> {
+    let (from, to) = (worker.draw_area()?, worker.draw_area()?);
+    let Worker { areas, random, .. } = worker;
+    let pages = (areas[from].draw_open(random), areas[to].draw_open(random));
+    Ok(if let (Some(one), Some(other)) = pages { Some([(from, one), (to, other)]) } else { None })
+}
+
+/// After the kernel has copied a page: what is there now.
+fn copied(worker: &mut Worker, from: (usize, usize), to: (usize, usize)) -> Done {
+    // What was read may have been freed lazily; then it is now known.
+    worker.areas[from.0].check(from.1).map_err(|bad| Trouble::Bad("source", bad))?;
+    let page = worker.areas[from.0].pages[from.1];
+    let target = &mut worker.areas[to.0].pages[to.1];
+    (target.key, target.may_be_zero) = (page.key, page.may_be_zero);
+    worker.areas[to.0].check(to.1).map_err(|bad| Trouble::Bad("target", bad))
+}
+
+/// A page through a pipe.
+fn pipe(worker: &mut Worker) -> Done {
+    let Some([from, to]) = two_pages(worker)? else { return Ok(()) };
+    let (source, target) = (worker.areas[from.0].at(from.1), worker.areas[to.0].at(to.1));
+    let ends = calls::pipe().map_err(of("pipe"))?;
+    let result = calls::write(ends[1], source, PAGE).and_then(|_| calls::read(ends[0], target, PAGE));
+    ends.into_iter().for_each(calls::close);
+    match result {
+        Ok(PAGE) => copied(worker, from, to),
+        Ok(bytes) => Err(Trouble::Other("a short read", bytes as u64)),
+        Err(errno) => Err(Trouble::Refused("write or read", errno)),
+    }
+}
+
+/// The same with a readv whose parts lie in two pages, each half a page long.
+fn pipe_in_parts(worker: &mut Worker) -> Done {
+    let Some([from, to]) = two_pages(worker)? else { return Ok(()) };
+    if from == to {
+        return Ok(());
+    }
+    let (source, target) = (worker.areas[from.0].at(from.1), worker.areas[to.0].at(to.1));
+    let ends = calls::pipe().map_err(of("pipe"))?;
+    let halves = [target + PAGE / 2, target];
+    let result = calls::write(ends[1], source + PAGE / 2, PAGE / 2)
+        .and_then(|_| calls::write(ends[1], source, PAGE / 2))
+        .and_then(|_| calls::read_two(ends[0], halves, PAGE / 2));
+    ends.into_iter().for_each(calls::close);
+    match result {
+        Ok(PAGE) => copied(worker, from, to),
+        Ok(bytes) => Err(Trouble::Other("a short readv", bytes as u64)),
+        Err(errno) => Err(Trouble::Refused("write or readv", errno)),
+    }
+}
+
+fn read_zeros(worker: &mut Worker) -> Done {
+    let number = worker.draw_area()?;
+    let area = &mut worker.areas[number];
+    let Some(page) = area.draw_open(&mut worker.random) else { return Ok(()) };
+    // SAFETY: opens a device.
+    let zeros = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let result = calls::read(zeros, area.at(page), PAGE);
+    calls::close(zeros);
+    result.map_err(of("read"))?;
+    area.clear(page, 1);
+    area.check(page).map_err(|bad| Trouble::Bad("zeros", bad))
+}
+
+fn copy(worker: &mut Worker) -> Done {
+    let Some([from, to]) = two_pages(worker)? else { return Ok(()) };
+    if from == to {
+        return Ok(());
+    }
+    let (source, target) = (worker.areas[from.0].at(from.1), worker.areas[to.0].at(to.1));
+    match calls::copy_by_kernel(source, target, PAGE) {
+        Ok(PAGE) => copied(worker, from, to),
+        Ok(bytes) => Err(Trouble::Other("a short process_vm_readv", bytes as u64)),
+        Err(errno) => Err(Trouble::Refused("process_vm_readv", errno)),
+    }
+}
+
+/// The kernel compares a word of a page with another one: it must not wait.
+fn futex(worker: &mut Worker) -> Done {
+    let number = worker.draw_area()?;
+    let area = &mut worker.areas[number];
+    let Some(page) = area.draw_open(&mut worker.random) else { return Ok(()) };
+    if area.pages[page].may_be_zero {
+        return Ok(());
+    }
+    let at = worker.random.below(content::WORDS);
+    let word = area.pages[page].key.word(at) as u32;
+    match calls::futex_wait(area.at(page) + at * 8, !word) {
+        Err(libc::EAGAIN) => Ok(()),
+        Err(errno) => Err(Trouble::Refused("futex", errno)),
+        Ok(()) => Err(Trouble::Other("futex: woken", 0)),
+    }
+}
+
+/// What the program may not touch the kernel may not either, with the same errno.
+fn no_access(worker: &mut Worker) -> Done {
+    let at = calls::map(0, PAGE, libc::PROT_NONE).map_err(of("mmap"))?;
+    let ends = calls::pipe().map_err(of("pipe"))?;
+    let result = calls::write(ends[1], at, PAGE);
+    ends.into_iter().for_each(calls::close);
+    calls::unmap(at, PAGE).map_err(of("munmap"))?;
+    worker.random.word();
+    if result == Err(libc::EFAULT) { Ok(()) } else { Err(Trouble::Other("a write from nowhere", 0)) }
+}
+
+/// What the signal handler has found; one signal at a time for each thread, on a stack of its own.
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn on_signal(_signal: c_int) {
+    let mut frame = [HANDLED.load(Ordering::Relaxed) as u64; 1500];
+    core::hint::black_box(&mut frame);
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A signal handler on a stack that may be out of memory.
+fn signal_stack(worker: &mut Worker) -> Done {
+    const BYTES: usize = 1 << 17;
+    let at = calls::map(0, BYTES, calls::READ_WRITE).map_err(of("mmap"))?;
+    for page in 0..BYTES / PAGE {
+        content::write(at + page * PAGE, Key::new(page as u64));
+    }
+    worker.random.word();
+    let stack = libc::stack_t { ss_sp: at as *mut c_void, ss_flags: 0, ss_size: BYTES };
+    let none = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    let mut before = none;
+    let before_count = HANDLED.load(Ordering::Relaxed);
+    // SAFETY: zeros are a valid sigaction.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    action.sa_sigaction = on_signal as *const () as usize;
+    action.sa_flags = libc::SA_ONSTACK;
+    // SAFETY: the stack is ours alone, and is left before it is unmapped.
+    unsafe { libc::sigaltstack(&raw const stack, &raw mut before) };
+    // SAFETY: the handler touches its stack and an atomic.
+    unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut()) };
+    calls::sleep_us(300);
+    // SAFETY: sends this thread a signal for which there is a handler.
+    unsafe { libc::raise(libc::SIGUSR1) };
+    // SAFETY: the handler has returned.
+    unsafe { libc::sigaltstack(&raw const before, core::ptr::null_mut()) };
+    calls::unmap(at, BYTES).map_err(of("munmap"))?;
+    let handled = HANDLED.load(Ordering::Relaxed);
+    if handled > before_count { Ok(()) } else { Err(Trouble::Other("signal", handled as u64)) }
+}
+
+/// A thread for a moment, on a stack that libc keeps for the next one.
+fn thread(worker: &mut Worker) -> Done {
+    #[expect(clippy::large_stack_arrays, reason = "the stack is what is tested")]
+    extern "C" fn run(argument: *mut c_void) -> *mut c_void {
+        let key = Key::new(argument as u64);
+        let mut frame = [0_u64; content::WORDS * 9];
+        let start = (frame.as_mut_ptr() as usize).next_multiple_of(PAGE);
+        (0..8).for_each(|page| content::write(start + page * PAGE, key));
+        calls::sleep_us(200);
+        let wrong = (0..8).find_map(|page| content::check(start + page * PAGE, key).err());
+        core::hint::black_box(&mut frame);
+        usize::from(wrong.is_some()) as *mut c_void
+    }
+    let word = worker.random.word();
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: the thread gets a number, and is joined below.
+    let made = unsafe { libc::pthread_create(&raw mut thread, core::ptr::null(), run, word as *mut c_void) };
+    if made != 0 {
+        return Err(Trouble::Refused("pthread_create", made));
+    }
+    let mut wrong = core::ptr::null_mut();
+    // SAFETY: made above, joined once.
+    unsafe { libc::pthread_join(thread, &raw mut wrong) };
+    if wrong.is_null() { Ok(()) } else { Err(Trouble::Other("a thread's stack", word)) }
+}

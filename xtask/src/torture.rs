@@ -1,0 +1,119 @@
+//! `cargo x torture`: the program that does to its memory whatever Linux allows, plain and under a tiny budget.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::sh;
+
+/// A run of one seed. Short, because more seeds find more than longer runs.
+const RUN: Duration = Duration::from_secs(20);
+/// What a run may take to end.
+const GRACE: Duration = Duration::from_mins(3);
+
+/// What to do.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The first seed; each run takes the next.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How long in all.
+    #[arg(long, default_value_t = 10.0)]
+    minutes: f64,
+    /// The budget, of which the program has a multiple in use.
+    #[arg(long, default_value = "24M")]
+    ram: String,
+    /// Options of `pleat run` besides.
+    #[arg(long, allow_hyphen_values = true)]
+    with: Vec<String>,
+    /// Run it without pleat: then all must be well, too.
+    #[arg(long)]
+    plain: bool,
+}
+
+/// Builds it and runs it with one seed after the other.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    println!("build: release");
+    sh::build_release()?;
+    build()?;
+    torture(options)
+}
+
+fn build() -> Result<()> {
+    sh::run(&mut sh::cargo(&["build", "--quiet", "--release", "--package", "pleat-torture"]))
+}
+
+/// The same with what is built already.
+fn torture(options: &Options) -> Result<()> {
+    let start = Instant::now();
+    let time = Duration::from_secs_f64(options.minutes * 60.0);
+    let (mut seed, mut steps, mut processes) = (options.seed, 0, 0);
+    while start.elapsed() < time {
+        let left = time.saturating_sub(start.elapsed()).clamp(Duration::from_secs(5), RUN);
+        let done = run_seed(options, seed, left).with_context(|| {
+            format!("seed {seed} is wrong; `cargo x torture --seed {seed} --minutes 0.3` repeats it")
+        })?;
+        (steps, processes, seed) = (steps + done.0, processes + done.1, seed + 1);
+    }
+    let (count, minutes) = (seed - options.seed, start.elapsed().as_secs_f64() / 60.0);
+    println!("torture: all well: {count} seeds, {steps} steps in {processes} processes, {minutes:.1} minutes");
+    Ok(())
+}
+
+/// Half a minute of it, with a seed that nobody has had.
+pub(crate) fn in_passing() -> Result<()> {
+    build()?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let (ram, with) = ("24M".to_owned(), Vec::new());
+    torture(&Options { seed: now.as_secs(), minutes: 0.5, ram, with, plain: false })
+}
+
+/// One seed; steps and processes of it.
+fn run_seed(options: &Options, seed: u64, time: Duration) -> Result<(u64, u64)> {
+    let swap = sh::target_dir().join("torture").join(format!("swap-{}", std::process::id()));
+    std::fs::create_dir_all(&swap)?;
+    let before = shared_memory();
+    let program = sh::release("pleat-torture");
+    let mut command = if options.plain {
+        Command::new(&program)
+    } else {
+        let mut command = Command::new(sh::release("pleat"));
+        command.args(["run", "--ram", &options.ram, "--swap"]).arg(&swap).args(&options.with).arg("--").arg(&program);
+        command
+    };
+    command.args(["--seed", &seed.to_string(), "--seconds", &time.as_secs().to_string()]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let late = Instant::now() + time + GRACE;
+    while child.try_wait()?.is_none() {
+        if Instant::now() > late {
+            child.kill()?;
+            child.wait()?;
+            bail!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output()?;
+    let (said, complaints) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success() && said.contains("all well"), "{}: {said}{complaints}", output.status);
+    ensure!(std::fs::read_dir(&swap)?.next().is_none(), "files left in {}", swap.display());
+    std::fs::remove_dir(&swap)?;
+    ensure!(shared_memory() == before, "shared memory left");
+    ensure!(processes_of(&program).is_empty(), "processes left: {:?}", processes_of(&program));
+    let line = said.lines().next().unwrap_or_default();
+    println!("seed {seed}: {line}");
+    let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+    Ok((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
+}
+
+fn shared_memory() -> BTreeSet<PathBuf> {
+    std::fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// Processes that run this program. Those of this target directory only: another checkout may be tested beside.
+fn processes_of(program: &Path) -> Vec<PathBuf> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    processes.filter(|path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == program)).collect()
+}
