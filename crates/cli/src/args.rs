@@ -147,7 +147,9 @@ pub(crate) enum CodecName {
     Lz4,
     /// Words of 64 bits: five times as fast with AVX-512, for heaps of pointers and numbers; slow without
     Fold,
-    /// `fold`, and `lz4` for pages that it makes smaller still
+    /// `fold` with its parts coded once more: a tenth smaller, at half the speed
+    FoldDeep,
+    /// `fold-deep`, and `lz4` for pages that it makes smaller still
     Auto,
 }
 

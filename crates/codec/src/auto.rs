@@ -1,4 +1,4 @@
-//! Auto: fold, and LZ4 where it has been seen to gain enough over fold.
+//! Auto: fold's deep level, and LZ4 where it has been seen to gain enough over it.
 //!
 //! A word codec does nothing for text, and an LZ codec takes five times as long for heaps. How long a folded page is tells
 //! much about what it holds, so what LZ4 would have gained is learnt for each length, from a sample of the pages. The
@@ -6,7 +6,7 @@
 
 use page::{PAGE_BYTES, PageBytes};
 
-use crate::{Codec, Corrupt, Fold, Lz4, Scratch};
+use crate::{Codec, Corrupt, Fold, Lz4, Scratch, fold};
 
 const FOLD: u8 = 0;
 const LZ4: u8 = 1;
@@ -63,12 +63,14 @@ impl Codec for Auto {
     }
 
     fn encode(&self, page: &PageBytes, scratch: &mut Scratch, out: &mut [u8]) -> Option<usize> {
-        let Scratch { table, out: lz4, fold, gains } = scratch;
+        let Scratch { table, out: lz4, folded, fold, gains } = scratch;
         if !Fold::is_fast() {
             return put(LZ4, Lz4.encode_into(page, table, lz4), out);
         }
-        let folded = Fold.encode_into(page, fold);
-        let length = folded.len().min(PAGE_BYTES);
+        // Apart, so that what is learnt does not depend on the room in `out`.
+        let folded_bytes = fold::Level::Deep.encode(page, fold, &mut folded[..]).expect("there is room for any page");
+        let folded = &folded[..folded_bytes];
+        let length = folded_bytes.min(PAGE_BYTES);
         if !gains.wants_lz4(length) {
             return put(FOLD, folded, out);
         }

@@ -21,13 +21,13 @@ mod papers;
 mod same_filled;
 
 pub use auto::Auto;
-pub use fold::Fold;
+pub use fold::{Fold, FoldDeep};
 pub use lz4::Lz4;
 pub use papers::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, PAPERS, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
 pub use same_filled::{fill, same_filled};
 
 /// The codecs of a run; those of the papers are in [`PAPERS`]. A run tells its agents the place of its codec here.
-pub static ALL: [&dyn Codec; 3] = [&Lz4, &Fold, &Auto];
+pub static ALL: [&dyn Codec; 4] = [&Lz4, &Fold, &FoldDeep, &Auto];
 
 /// A way to make a page smaller.
 pub trait Codec: Send + Sync {
@@ -45,12 +45,13 @@ pub trait Codec: Send + Sync {
 /// The most that any codec here writes for one page before it knows that the page does not shrink.
 const ENCODING_BYTES_MAX: usize = get_maximum_output_size(PAGE_BYTES);
 
-/// Working memory for `encode`, about 40 KiB. Make one for each thread that encodes, at start: no codec allocates
+/// Working memory for `encode`, about 55 KiB. Make one for each thread that encodes, at start: no codec allocates
 /// while it works.
 pub struct Scratch {
     /// Emptied by each `encode`, so it carries nothing from page to page.
     table: CompressTable,
     out: Box<[u8; ENCODING_BYTES_MAX]>,
+    folded: Box<[u8; fold::ENCODING_BYTES_MAX]>,
     fold: Box<fold::Workspace>,
     gains: auto::Gains,
 }
@@ -62,6 +63,7 @@ impl Scratch {
         Self {
             table: CompressTable::small(),
             out: Box::new([0; ENCODING_BYTES_MAX]),
+            folded: Box::new([0; fold::ENCODING_BYTES_MAX]),
             fold: Box::new(fold::Workspace::EMPTY),
             gains: auto::Gains::NONE,
         }

@@ -44,7 +44,7 @@ fn every_codec_keeps_what_a_program_has() {
     let turn = turn("codecs");
     let command = words([python(), &program("table.py"), "40000"]);
     let before = plain(&command);
-    for codec in ["lz4", "fold", "auto"] {
+    for codec in ["lz4", "fold", "fold-deep", "auto"] {
         let mut options = turn.options("36M");
         options.push(format!("--codec={codec}"));
         let after = folded(&options, &command);

@@ -1,19 +1,17 @@
 //! `fold` in vectors of 512 bits: eight words at once, no branch that depends on the page.
-//!
-//! The encoder goes over the page four times: it finds the words to list, packs them, compares each group with each
-//! choice and stores which bytes are equal, then lets each word choose. Apart, because a load right behind a store of
-//! another width waits for it.
 
 #[allow(clippy::wildcard_imports, reason = "forty intrinsics, whose names say where they are from")]
 use core::arch::x86_64::*;
 
 use page::PageBytes;
 
-use super::{
-    Areas, BITMAP_BYTES, GROUP, HEADER_BYTES, INDEX_BITS, List, Unlisted, VECTOR_BYTES, WHOLE, WINDOW, WORDS,
-    Workspace, ones,
-};
-use crate::Corrupt;
+use super::format::{Head, List, Unlisted, ones};
+use super::frequent::{self, Counts, Selection};
+use super::{BITMAP_BYTES, GROUP, INDEX_BITS, Path, Steps, VECTOR_BYTES, WHOLE, WINDOW, WORDS, Workspace, Written};
+
+mod bytes;
+mod decode;
+mod encode;
 
 cpufeatures::new!(
     needed,
@@ -27,210 +25,72 @@ cpufeatures::new!(
     "popcnt"
 );
 
-/// Eight times the lowest bit of a byte.
-const BYTES: u64 = 0x0101_0101_0101_0101;
-/// Eight times the bits of an index.
-const INDICES: u64 = 0x1f * BYTES;
-/// The number of each choice, once for each word of a group.
-static CHOICES: [u8; WINDOW * GROUP] = {
-    let mut choices = [0; WINDOW * GROUP];
-    let mut at = 0;
-    while at < choices.len() {
-        choices[at] = (at / GROUP) as u8;
-        at += 1;
-    }
-    choices
-};
-/// How far to shift packed indices for each word.
-static SHIFTS: [u64; GROUP] = [0, 5, 10, 15, 20, 25, 30, 35];
-/// The bits of each word and of those before it in its block.
-static UP_TO: [u64; GROUP] = [1, 3, 7, 15, 31, 63, 127, 255];
+/// A processor that has all that is used here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx512(());
 
-/// Whether this processor can run what is here.
-#[inline]
-pub(super) fn is_available() -> bool {
-    needed::get()
-}
-
-/// Encodes into `workspace.out` and returns the length. Needs [`is_available`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-pub(super) fn encode(page: &PageBytes, workspace: &mut Workspace) -> usize {
-    let list = pack(page, workspace);
-    compare(workspace, list.groups());
-    let (differs, indices) = (list.differs_at(), list.indices_at());
-    let (mut masks, mut literals) = (0, 0);
-    for group in 0..list.groups() {
-        let (index_bytes, mask_bytes, whole) = choose(part(&workspace.equal, group * WINDOW));
-        // Eight bytes, of which the next group, or what is put behind, overwrites three.
-        *part_mut(&mut workspace.out, indices + group * INDEX_BITS) = _pext_u64(index_bytes, INDICES).to_le_bytes();
-        let bytes = _mm_cvtsi64_si128(mask_bytes as i64);
-        let different = _mm_test_epi8_mask(bytes, bytes) as u8 & !whole;
-        workspace.out[differs + group] = different;
-        let packed = _pext_u64(mask_bytes, bytes_of(different));
-        *part_mut(&mut workspace.masks, masks) = packed.to_le_bytes();
-        masks += different.count_ones() as usize;
-        let words = load(part(&workspace.words, WINDOW + group * GROUP));
-        store(part_mut(&mut workspace.literals, literals), _mm512_maskz_compress_epi8(mask_bytes, words));
-        literals += mask_bytes.count_ones() as usize;
-    }
-    workspace.finish(list, masks, literals)
-}
-
-/// Writes the bitmap, and the listed words one behind the other.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
-#[inline]
-fn pack(page: &PageBytes, workspace: &mut Workspace) -> List {
-    let (unlisted, bitmap) = choose_list(page);
-    let bits = load_bytes(&bitmap);
-    let bitmap_bytes = _mm512_test_epi8_mask(bits, bits);
-    store(part_mut(&mut workspace.out, HEADER_BYTES), _mm512_maskz_compress_epi8(bitmap_bytes, bits));
-    workspace.words[..WINDOW].fill(0);
-    let mut words = 0;
-    for (bytes, listed) in page.0.as_chunks::<VECTOR_BYTES>().0.iter().zip(bitmap) {
-        let packed = _mm512_maskz_compress_epi64(listed, load_bytes(bytes));
-        store_words(part_mut(&mut workspace.words, WINDOW + words), packed);
-        words += listed.count_ones() as usize;
-    }
-    *part_mut(&mut workspace.words, WINDOW + words) = [0; GROUP];
-    List { unlisted, words, bitmap_bytes }
-}
-
-/// What is not listed, and a bit for each word that is.
-#[target_feature(enable = "avx512f,popcnt")]
-#[inline]
-fn choose_list(page: &PageBytes) -> (Unlisted, [u8; BITMAP_BYTES]) {
-    let (mut not_zero, mut not_repeated) = ([0; BITMAP_BYTES], [0; BITMAP_BYTES]);
-    let mut last = _mm512_setzero_si512();
-    for (block, bytes) in page.0.as_chunks().0.iter().enumerate() {
-        let words = load_bytes(bytes);
-        not_zero[block] = _mm512_test_epi64_mask(words, words);
-        not_repeated[block] = _mm512_cmpneq_epi64_mask(words, _mm512_alignr_epi64::<7>(words, last));
-        last = words;
-    }
-    match Unlisted::shorter(ones(&not_zero), ones(&not_repeated)) {
-        Unlisted::Zeros => (Unlisted::Zeros, not_zero),
-        Unlisted::Repeats => (Unlisted::Repeats, not_repeated),
+impl Avx512 {
+    #[inline]
+    pub(super) fn new() -> Option<Self> {
+        needed::get().then_some(Self(()))
     }
 }
 
-/// For each group and each choice, which bytes are equal.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-#[inline]
-fn compare(workspace: &mut Workspace, groups: usize) {
-    for group in 0..groups {
-        let window: &[u64; WINDOW] = part(&workspace.words, group * GROUP);
-        let words = load(part(&workspace.words, WINDOW + group * GROUP));
-        let equal: &mut [u64; WINDOW] = part_mut(&mut workspace.equal, group * WINDOW);
-        equal[0] = _mm512_testn_epi8_mask(words, words);
-        equal[WHOLE] = 0;
-        for choice in WHOLE + 1..WINDOW {
-            equal[choice] = _mm512_cmpeq_epi8_mask(words, _mm512_set1_epi64(window[choice] as i64));
-        }
+impl Path for Avx512 {
+    fn encode(self, page: &PageBytes, workspace: &mut Workspace) -> Written {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { encode::encode(page, workspace) }
+    }
+
+    fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { decode::prepare(head, masks, steps) }
+    }
+
+    fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { decode::rebuild(head, steps, literals, page) }
     }
 }
 
-/// The choices of a group, a byte each, the bytes that differ then, and which words are told in full.
-///
-/// A choice is worth its equal bytes, above its number; one equal byte is worth as little as none.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512bitalg")]
-#[inline]
-fn choose(equal: &[u64; WINDOW]) -> (u64, u64, u8) {
-    let equal = [load(part(equal, 0)), load(part(equal, 8)), load(part(equal, 16)), load(part(equal, 24))];
-    let worth = |quarter: usize| {
-        let shared = _mm512_subs_epu8(_mm512_popcnt_epi8(equal[quarter]), _mm512_set1_epi8(1));
-        _mm512_or_si512(_mm512_slli_epi16::<5>(shared), load_bytes(part(&CHOICES, quarter * 64)))
-    };
-    let best = _mm512_max_epu8(_mm512_max_epu8(worth(0), worth(1)), _mm512_max_epu8(worth(2), worth(3)));
-    let best = _mm256_max_epu8(_mm512_castsi512_si256(best), _mm512_extracti64x4_epi64::<1>(best));
-    let best = _mm_max_epu8(_mm256_castsi256_si128(best), _mm256_extracti128_si256::<1>(best));
-    let best = _mm_max_epu8(best, _mm_srli_si128::<8>(best));
-    // Not worth anything: below all numbers that have a worth above theirs.
-    let whole = _mm_cmplt_epu8_mask(best, _mm_set1_epi8(WINDOW as i8)) as u8;
-    let index = _mm_and_si128(best, _mm_set1_epi8(WINDOW as i8 - 1));
-    let index = _mm_mask_mov_epi8(index, u16::from(whole), _mm_set1_epi8(WHOLE as i8));
-    // Byte `lane` of word `index`: 256 bytes, of which an instruction reaches 128. The highest bit says which half.
-    let lanes = _mm_cvtsi64_si128(0x0706_0504_0302_0100);
-    let at = _mm_or_si128(_mm_slli_epi16::<3>(index), lanes);
-    let wide = _mm512_castsi128_si512(at);
-    let low = _mm512_castsi512_si128(_mm512_permutex2var_epi8(equal[0], wide, equal[1]));
-    let high = _mm512_castsi512_si128(_mm512_permutex2var_epi8(equal[2], wide, equal[3]));
-    let chosen = _mm_blendv_epi8(low, high, at);
-    (_mm_cvtsi128_si64(index) as u64, !(_mm_cvtsi128_si64(chosen) as u64), whole)
-}
+impl frequent::Path for Avx512 {
+    fn select(self, counts: &Counts, most: usize) -> Selection {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { bytes::select(counts, most) }
+    }
 
-/// Decodes; see [`crate::Codec::decode`]. Needs [`is_available`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-pub(super) fn decode(encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
-    let areas = Areas::parse(encoding)?;
-    // Before the first word is the zero that it may repeat, behind the last group there is room for the last loads.
-    let mut words = [0_u64; 1 + WORDS + 2 * GROUP];
-    // The last four groups, the newest first: choices 1 to 31, and zero in place of the farthest.
-    let mut last = [_mm512_setzero_si512(); 4];
-    let (mut masks, mut literals) = (areas.masks, areas.literals);
-    for (group, &different) in areas.differs.iter().enumerate() {
-        let packed = _mm512_set1_epi64(first_eight(&areas.indices[group * INDEX_BITS..]) as i64);
-        let indices = _mm512_and_si512(_mm512_srlv_epi64(packed, load(&SHIFTS)), _mm512_set1_epi64(31));
-        let whole = _mm512_cmpeq_epi64_mask(indices, _mm512_set1_epi64(WHOLE as i64));
-        let mask = _pdep_u64(first_eight(masks), bytes_of(different)) | bytes_of(whole);
-        masks = &masks[different.count_ones() as usize..];
-        let (mine, others) = literals.split_at_checked(mask.count_ones() as usize).ok_or(Corrupt)?;
-        // SAFETY: reads one byte for each bit of the mask, which is as many as were split off.
-        let literal = unsafe { _mm512_maskz_expandloadu_epi8(mask, mine.as_ptr().cast()) };
-        literals = others;
-        let far = _mm512_permutex2var_epi64(_mm512_maskz_mov_epi64(0xfe, last[3]), indices, last[2]);
-        let near = _mm512_permutex2var_epi64(last[1], indices, last[0]);
-        let is_near = _mm512_test_epi64_mask(indices, _mm512_set1_epi64(16));
-        let new = _mm512_mask_mov_epi8(_mm512_mask_mov_epi64(far, is_near, near), mask, literal);
-        last = [new, last[0], last[1], last[2]];
-        store_words(part_mut(&mut words, 1 + group * GROUP), new);
+    fn write_codes(
+        self,
+        bytes: &[u8],
+        count: usize,
+        selection: &Selection,
+        bits: usize,
+        codes: &mut [u8],
+        escapes: &mut [u8],
+    ) -> usize {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { bytes::write_codes(bytes, count, selection, bits, codes, escapes) }
     }
-    if !literals.is_empty() {
-        return Err(Corrupt);
-    }
-    unpack(&areas, &words, page);
-    Ok(())
-}
 
-/// Puts the listed words in their places, and between them what is not listed.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,avx512bitalg,popcnt")]
-#[inline]
-fn unpack(areas: &Areas<'_>, words: &[u64; 1 + WORDS + 2 * GROUP], page: &mut PageBytes) {
-    let mut bitmap = [0; BITMAP_BYTES];
-    // SAFETY: reads one byte for each bit of the mask, which is as many as the area has.
-    let bits = unsafe { _mm512_maskz_expandloadu_epi8(areas.list.bitmap_bytes, areas.bitmap.as_ptr().cast()) };
-    store(&mut bitmap, bits);
-    let mut next = 1;
-    let blocks = page.0.as_chunks_mut().0.iter_mut().zip(bitmap);
-    if areas.list.unlisted == Unlisted::Zeros {
-        for (bytes, listed) in blocks {
-            store(bytes, _mm512_maskz_expand_epi64(listed, load(part(words, next))));
-            next += listed.count_ones() as usize;
-        }
-        return;
-    }
-    for (bytes, listed) in blocks {
-        // As many words as are listed up to here, counted from the last of the blocks before.
-        let up_to = _mm512_and_si512(_mm512_set1_epi64(i64::from(listed)), load(&UP_TO));
-        let (near, far) = (load(part(words, next - 1)), load(part(words, next + GROUP - 1)));
-        store(bytes, _mm512_permutex2var_epi64(near, _mm512_popcnt_epi16(up_to), far));
-        next += listed.count_ones() as usize;
+    fn read_codes(
+        self,
+        codes: &[u8],
+        bits: usize,
+        table: &[u8; VECTOR_BYTES],
+        escapes: &[u8],
+        count: usize,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { bytes::read_codes(codes, bits, table, escapes, count, out) }
     }
 }
 
-/// The bytes of a number whose bits are set in `bits`, all ones.
+/// A number with the lowest `count` bits set.
 #[target_feature(enable = "bmi2")]
 #[inline]
-fn bytes_of(bits: u8) -> u64 {
-    _pdep_u64(u64::from(bits), BYTES) * 255
-}
-
-/// Eight bytes as a number; zeros for those that are not there.
-#[inline]
-fn first_eight(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk() {
-        Some(whole) => u64::from_le_bytes(*whole),
-        None => bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
-    }
+fn lowest(count: usize) -> u64 {
+    _bzhi_u64(u64::MAX, count.min(VECTOR_BYTES) as u32)
 }
 
 #[inline]
@@ -257,6 +117,15 @@ fn load_bytes(bytes: &[u8; VECTOR_BYTES]) -> __m512i {
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
+/// The first bytes of a slice, at most 64, and zeros.
+#[target_feature(enable = "avx512f,avx512bw,bmi2")]
+#[inline]
+fn load_first(bytes: &[u8]) -> __m512i {
+    let mask = lowest(bytes.len());
+    // SAFETY: reads as many bytes as the mask has bits, which is no more than there are.
+    unsafe { _mm512_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) }
+}
+
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn store(bytes: &mut [u8; VECTOR_BYTES], vector: __m512i) {
@@ -269,4 +138,47 @@ fn store(bytes: &mut [u8; VECTOR_BYTES], vector: __m512i) {
 fn store_words(words: &mut [u64; GROUP], vector: __m512i) {
     // SAFETY: writes 64 bytes, which there are.
     unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
+}
+
+/// Where in each eight bytes of a vector eight numbers of some bits start, which are packed into so many bytes for eight.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Unpacking {
+    bytes: [u8; VECTOR_BYTES],
+    shifts: [u8; VECTOR_BYTES],
+}
+
+impl Unpacking {
+    const fn of(bits: usize) -> Self {
+        let mut unpacking = Self { bytes: [0; VECTOR_BYTES], shifts: [0; VECTOR_BYTES] };
+        let mut at = 0;
+        while at < VECTOR_BYTES {
+            // A number ends in the first six bytes. Those behind are from the next eight, or for the last eight any.
+            unpacking.bytes[at] = ((at / 8 * bits + at % 8) % VECTOR_BYTES) as u8;
+            unpacking.shifts[at] = (at % 8 * bits) as u8;
+            at += 1;
+        }
+        unpacking
+    }
+}
+
+/// For each number of bits.
+static UNPACKINGS: [Unpacking; frequent::BITS_MAX + 1] = {
+    let mut unpackings = [Unpacking::of(1); frequent::BITS_MAX + 1];
+    let mut bits = 1;
+    while bits < unpackings.len() {
+        unpackings[bits] = Unpacking::of(bits);
+        bits += 1;
+    }
+    unpackings
+};
+
+/// Unpacks 64 numbers of so many bits.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+#[inline]
+fn unpack_bits(packed: __m512i, bits: usize) -> __m512i {
+    let unpacking = &UNPACKINGS[bits];
+    let eights = _mm512_permutexvar_epi8(load_bytes(&unpacking.bytes), packed);
+    let numbers = _mm512_multishift_epi64_epi8(load_bytes(&unpacking.shifts), eights);
+    _mm512_and_si512(numbers, _mm512_set1_epi8((1_i8 << bits) - 1))
 }

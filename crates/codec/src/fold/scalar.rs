@@ -1,129 +1,235 @@
-//! The plain twin: what the format document says, word by word.
+//! The plain twin: what the format document says, without vectors.
 
 use page::PageBytes;
 
-use crate::Corrupt;
+use super::format::Head;
+use super::frequent::{self, Counts, Selection, spread};
+use super::words::{self, Words, first_eight};
+use super::{GROUP, Path, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
 
-use super::{Areas, BITMAP_BYTES, GROUP, HEADER_BYTES, INDEX_BITS, List, Unlisted, WHOLE, WINDOW, WORDS, Workspace};
+/// Any processor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scalar;
 
-/// Encodes into `workspace.out` and returns the length.
-pub(super) fn encode(page: &PageBytes, workspace: &mut Workspace) -> usize {
-    let list = list(page, workspace);
-    let Workspace { words, masks, literals, out, .. } = workspace;
-    words[..WINDOW].fill(0);
-    words[WINDOW + list.words..WINDOW + list.words + GROUP].fill(0);
-    let (mut mask_count, mut literal_count) = (0, 0);
-    for group in 0..list.groups() {
-        let start = WINDOW + group * GROUP;
-        let (mut differs, mut indices) = (0_u8, 0_u64);
-        for lane in 0..GROUP {
-            let word = words[start + lane];
-            let index = choose(word, &words[start - WINDOW..start]);
-            indices |= (index as u64) << (lane * INDEX_BITS);
-            let mask = differing_bytes(word, &words[start - WINDOW..start], index);
-            if mask != 0 {
-                if index != WHOLE {
-                    differs |= 1 << lane;
-                    masks[mask_count] = mask;
-                    mask_count += 1;
-                }
-                for (_, byte) in word.to_le_bytes().iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1) {
-                    literals[literal_count] = *byte;
-                    literal_count += 1;
-                }
+impl Path for Scalar {
+    fn encode(self, page: &PageBytes, workspace: &mut Workspace) -> Written {
+        words::encode(self, page, workspace)
+    }
+
+    fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
+        words::prepare(head, masks, steps)
+    }
+
+    fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+        words::rebuild(self, head, steps, literals, page);
+    }
+}
+
+impl Words for Scalar {
+    #[inline(always)]
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP] {
+        words.map(|word| {
+            let mut best = (differing_bytes(word, 0).count_ones(), 0);
+            for (choice, &predictor) in window.iter().enumerate().skip(WHOLE + 1) {
+                let different = differing_bytes(word, predictor).count_ones();
+                best = if different <= best.0 { (different, choice) } else { best };
+            }
+            if best.0 >= 7 { WHOLE as u8 } else { best.1 as u8 }
+        })
+    }
+
+    #[inline(always)]
+    fn differing(self, words: &[u64; GROUP], predictors: &[u64; GROUP]) -> [u8; GROUP] {
+        core::array::from_fn(|lane| differing_bytes(words[lane], predictors[lane]))
+    }
+
+    #[inline(always)]
+    fn pack(self, word: u64, mask: u8) -> u64 {
+        SPREADS[usize::from(mask)].undo(word)
+    }
+
+    #[inline(always)]
+    fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64 {
+        let spread = &SPREADS[usize::from(mask)];
+        spread.apply(bytes) & spread.bytes | predictor & !spread.bytes
+    }
+}
+
+impl frequent::Path for Scalar {
+    fn select(self, counts: &Counts, most: usize) -> Selection {
+        let mut bytes_of_count = [0_usize; 256];
+        for count in counts.0 {
+            bytes_of_count[usize::from(count)] += 1;
+        }
+        // All that occur more often than `least`, and of those that occur so often as many as there is room for.
+        let (mut room, mut least) = (most, 255);
+        while least > 0 && bytes_of_count[least] <= room {
+            room -= bytes_of_count[least];
+            least -= 1;
+        }
+        let mut selection = Selection { bytes: [0; 4], escapes: 0 };
+        for (byte, count) in counts.0.into_iter().map(usize::from).enumerate() {
+            let is_last = count == least && least > 0 && room > 0;
+            if count > least || is_last {
+                selection.bytes[byte / 64] |= 1 << (byte % 64);
+                room -= usize::from(is_last);
+            } else {
+                selection.escapes += count;
             }
         }
-        out[list.differs_at() + group] = differs;
-        let at = list.indices_at() + group * INDEX_BITS;
-        out[at..at + INDEX_BITS].copy_from_slice(&indices.to_le_bytes()[..INDEX_BITS]);
+        selection
     }
-    workspace.finish(list, mask_count, literal_count)
-}
 
-/// Writes the bitmap, and the listed words one behind the other.
-fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
-    let page = || page.0.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
-    let before = || core::iter::once(0).chain(page());
-    let not_zero = page().filter(|word| *word != 0).count();
-    let not_repeated = page().zip(before()).filter(|(word, before)| word != before).count();
-    let unlisted = Unlisted::shorter(not_zero, not_repeated);
-    let mut bitmap = [0_u8; BITMAP_BYTES];
-    let mut listed = workspace.words[WINDOW..].iter_mut();
-    let mut words = 0;
-    for (at, (word, before)) in page().zip(before()).enumerate() {
-        if word != if unlisted == Unlisted::Zeros { 0 } else { before } {
-            bitmap[at / 8] |= 1 << (at % 8);
-            *listed.next().expect("there is room for all words") = word;
-            words += 1;
-        }
-    }
-    let mut bitmap_bytes = 0;
-    let mut out = workspace.out[HEADER_BYTES..].iter_mut();
-    for (at, byte) in bitmap.into_iter().enumerate().filter(|(_, byte)| *byte != 0) {
-        bitmap_bytes |= 1 << at;
-        *out.next().expect("there is room for the bitmap") = byte;
-    }
-    List { unlisted, words, bitmap_bytes }
-}
-
-/// The choice that shares most bytes with `word`, of equals the nearest; none that shares at most one is worth it.
-fn choose(word: u64, window: &[u64]) -> usize {
-    let shared = |index: usize| 8 - differing_bytes(word, window, index).count_ones();
-    let best = (0..WINDOW).max_by_key(|&index| (shared(index), index)).expect("there are choices");
-    if shared(best) <= 1 { WHOLE } else { best }
-}
-
-/// The bytes in which `word` differs from its predictor: zero, or a word before the group, the last one nearest.
-fn differing_bytes(word: u64, window: &[u64], index: usize) -> u8 {
-    if index == WHOLE {
-        return u8::MAX;
-    }
-    let bytes = (word ^ predictor(window, index)).to_le_bytes();
-    bytes.iter().enumerate().fold(0, |mask, (at, byte)| mask | u8::from(*byte != 0) << at)
-}
-
-fn predictor(window: &[u64], index: usize) -> u64 {
-    if index == 0 { 0 } else { window[index] }
-}
-
-/// Decodes areas that agree with each other.
-pub(super) fn decode(areas: &Areas<'_>, page: &mut PageBytes) -> Result<(), Corrupt> {
-    let mut words = [0; WINDOW + WORDS];
-    let mut masks = areas.masks.iter();
-    let mut literals = areas.literals.iter();
-    for (group, differs) in areas.differs.iter().enumerate() {
-        let start = WINDOW + group * GROUP;
-        let mut packed = [0; 8];
-        packed[..INDEX_BITS].copy_from_slice(&areas.indices[group * INDEX_BITS..(group + 1) * INDEX_BITS]);
-        let indices = u64::from_le_bytes(packed);
-        for lane in 0..GROUP {
-            let index = (indices >> (lane * INDEX_BITS)) as usize % WINDOW;
-            let mut bytes = predictor(&words[start - WINDOW..start], index).to_le_bytes();
-            let mask = if differs >> lane & 1 == 1 { *masks.next().expect("the sums agree") } else { 0 };
-            let mask = if index == WHOLE { u8::MAX } else { mask };
-            for (_, byte) in bytes.iter_mut().enumerate().filter(|(at, _)| mask >> at & 1 == 1) {
-                *byte = *literals.next().ok_or(Corrupt)?;
+    fn write_codes(
+        self,
+        bytes: &[u8],
+        count: usize,
+        selection: &Selection,
+        bits: usize,
+        codes: &mut [u8],
+        escapes: &mut [u8],
+    ) -> usize {
+        let escape = (1_u8 << bits) - 1;
+        let mut code_of = [escape; 256];
+        let mut next = 0;
+        for (byte, code) in code_of.iter_mut().enumerate() {
+            if selection.bytes[byte / 64] >> (byte % 64) & 1 == 1 {
+                *code = next;
+                next += 1;
             }
-            words[start + lane] = u64::from_le_bytes(bytes);
+        }
+        let mut escape_count = 0;
+        for (at, eight) in bytes[..count].chunks(8).enumerate() {
+            let mut packed = 0_u64;
+            for (lane, byte) in eight.iter().enumerate() {
+                let code = code_of[usize::from(*byte)];
+                packed |= u64::from(code) << (lane * bits);
+                escapes[escape_count] = *byte;
+                escape_count += usize::from(code == escape);
+            }
+            codes[at * bits..][..8].copy_from_slice(&packed.to_le_bytes());
+        }
+        escape_count
+    }
+
+    fn read_codes(
+        self,
+        codes: &[u8],
+        bits: usize,
+        table: &[u8; VECTOR_BYTES],
+        escapes: &[u8],
+        count: usize,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let escape = (1_u8 << bits) - 1;
+        let mut escape_count = 0;
+        for (eight, codes) in out[..count].chunks_mut(8).zip(codes.chunks(bits)) {
+            for (byte, code) in eight.iter_mut().zip(spread(first_eight(codes), bits)) {
+                // Both are read, so that nothing is jumped over: which it is, nobody can foretell.
+                let escaped = escapes.get(escape_count).copied().unwrap_or_default();
+                let found = table[usize::from(code) % VECTOR_BYTES];
+                *byte = if code == escape { escaped } else { found };
+                escape_count += usize::from(code == escape);
+            }
+        }
+        (escape_count <= escapes.len()).then_some(escape_count)
+    }
+}
+
+/// The bytes in which two words differ.
+#[inline]
+fn differing_bytes(word: u64, predictor: u64) -> u8 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let bits = word ^ predictor;
+    // The highest bit of each byte that is not zero; then these bits together in the highest byte.
+    let high = (((bits & LOW) + LOW) | bits) & !LOW;
+    ((high >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
+}
+
+/// How to put the lowest bytes of a number where a mask has bits, without a branch for each: all that have to go by four or
+/// more go by four, then by two, then by one.
+#[derive(Clone, Copy)]
+struct Spread {
+    /// The bytes that get another, from four, two and one below.
+    moved: [u64; 3],
+    /// The bytes of the mask.
+    bytes: u64,
+}
+
+impl Spread {
+    const fn new(mask: usize) -> Self {
+        let mut spread = Self { moved: [0; 3], bytes: 0 };
+        let (mut at, mut count) = (0, 0);
+        while at < 8 {
+            if mask >> at & 1 == 1 {
+                let by = at - count;
+                spread.bytes |= 0xff << (8 * at);
+                spread.moved[0] |= if by & 4 != 0 { 0xff << (8 * (count + 4)) } else { 0 };
+                spread.moved[1] |= if by & 2 != 0 { 0xff << (8 * (count + (by & 6))) } else { 0 };
+                spread.moved[2] |= if by & 1 != 0 { 0xff << (8 * at) } else { 0 };
+                count += 1;
+            }
+            at += 1;
+        }
+        spread
+    }
+
+    #[inline]
+    fn apply(&self, bytes: u64) -> u64 {
+        let [four, two, one] = self.moved;
+        let bytes = bytes & !four | bytes << 32 & four;
+        let bytes = bytes & !two | bytes << 16 & two;
+        bytes & !one | bytes << 8 & one
+    }
+
+    #[inline]
+    fn undo(&self, word: u64) -> u64 {
+        let [four, two, one] = self.moved;
+        let bytes = word & self.bytes;
+        let bytes = bytes & !one | (bytes & one) >> 8;
+        let bytes = bytes & !two | (bytes & two) >> 16;
+        bytes & !four | (bytes & four) >> 32
+    }
+}
+
+/// For each mask.
+static SPREADS: [Spread; 256] = {
+    let mut spreads = [Spread::new(0); 256];
+    let mut mask = 0;
+    while mask < 256 {
+        spreads[mask] = Spread::new(mask);
+        mask += 1;
+    }
+    spreads
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lowest_bytes(count: u32) -> u64 {
+        u64::MAX.checked_shr(64 - 8 * count).unwrap_or_default()
+    }
+
+    #[test]
+    fn bytes_go_where_the_mask_has_bits() {
+        for mask in 0..256 {
+            let mut from = 0x1122_3344_5566_7788_u64.to_le_bytes().into_iter();
+            let expected: [u8; 8] =
+                core::array::from_fn(|at| if mask >> at & 1 == 1 { from.next().expect("eight") } else { 0 });
+            let spread = Spread::new(mask);
+            let bytes = spread.apply(0x1122_3344_5566_7788) & spread.bytes;
+            assert_eq!(bytes.to_le_bytes(), expected, "{mask:08b}");
+            assert_eq!(spread.undo(bytes | !spread.bytes), 0x1122_3344_5566_7788 & lowest_bytes(mask.count_ones()));
         }
     }
-    if literals.next().is_some() {
-        return Err(Corrupt);
-    }
-    let mut listed = words[WINDOW..].iter();
-    let mut bitmap = areas.bitmap.iter();
-    let (mut bits, mut before) = (0_u8, 0_u64);
-    for (at, word) in page.0.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        if at % 8 == 0 {
-            let is_there = areas.list.bitmap_bytes >> (at / 8) & 1 == 1;
-            bits = if is_there { *bitmap.next().expect("the sums agree") } else { 0 };
+
+    #[test]
+    fn bytes_that_differ_are_found() {
+        for mask in 0..=u8::MAX {
+            let changes: [u8; 8] = core::array::from_fn(|at| if mask >> at & 1 == 1 { 1 << (at % 8) } else { 0 });
+            let word = 0x8000_7fff_0100_ff80;
+            assert_eq!(differing_bytes(word, word ^ u64::from_le_bytes(changes)), mask);
         }
-        if bits >> (at % 8) & 1 == 1 {
-            before = *listed.next().expect("the sums agree");
-        } else if areas.list.unlisted == Unlisted::Zeros {
-            before = 0;
-        }
-        *word = before.to_le_bytes();
     }
-    Ok(())
 }

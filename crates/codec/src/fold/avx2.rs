@@ -1,0 +1,177 @@
+//! `fold` with vectors of 256 bits: four words at once to choose, and bytes moved by shuffles.
+
+#[allow(clippy::wildcard_imports, reason = "the intrinsics")]
+use core::arch::x86_64::*;
+
+use page::PageBytes;
+
+use super::format::Head;
+use super::frequent::{self, Counts, Selection};
+use super::scalar::Scalar;
+use super::shuffles::{PACKS, UNPACKS};
+use super::words::{self, Words};
+use super::{GROUP, Path, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+
+cpufeatures::new!(needed, "avx2", "bmi1", "popcnt");
+
+/// A processor that has all that is used here. Not the bit scatter of BMI2, which takes some processors 18 cycles and more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx2(());
+
+impl Avx2 {
+    #[inline]
+    pub(super) fn new() -> Option<Self> {
+        needed::get().then_some(Self(()))
+    }
+}
+
+impl Path for Avx2 {
+    fn encode(self, page: &PageBytes, workspace: &mut Workspace) -> Written {
+        #[target_feature(enable = "avx2,bmi1,popcnt")]
+        fn encode(with: Avx2, page: &PageBytes, workspace: &mut Workspace) -> Written {
+            words::encode(with, page, workspace)
+        }
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { encode(self, page, workspace) }
+    }
+
+    fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
+        #[target_feature(enable = "avx2,bmi1,popcnt")]
+        fn prepare(head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
+            words::prepare(head, masks, steps)
+        }
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { prepare(head, masks, steps) }
+    }
+
+    fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+        #[target_feature(enable = "avx2,bmi1,popcnt")]
+        fn rebuild(with: Avx2, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+            words::rebuild(with, head, steps, literals, page);
+        }
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { rebuild(self, head, steps, literals, page) }
+    }
+}
+
+impl frequent::Path for Avx2 {
+    fn select(self, counts: &Counts, most: usize) -> Selection {
+        Scalar.select(counts, most)
+    }
+
+    fn write_codes(
+        self,
+        bytes: &[u8],
+        count: usize,
+        selection: &Selection,
+        bits: usize,
+        codes: &mut [u8],
+        escapes: &mut [u8],
+    ) -> usize {
+        Scalar.write_codes(bytes, count, selection, bits, codes, escapes)
+    }
+
+    fn read_codes(
+        self,
+        codes: &[u8],
+        bits: usize,
+        table: &[u8; VECTOR_BYTES],
+        escapes: &[u8],
+        count: usize,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        Scalar.read_codes(codes, bits, table, escapes, count, out)
+    }
+}
+
+// Always inlined into the functions above, so that the intrinsics are, too.
+impl Words for Avx2 {
+    #[inline(always)]
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP] {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { choose(words, window) }
+    }
+
+    #[inline(always)]
+    fn differing(self, words: &[u64; GROUP], predictors: &[u64; GROUP]) -> [u8; GROUP] {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { differing(words, predictors) }
+    }
+
+    #[inline(always)]
+    fn pack(self, word: u64, mask: u8) -> u64 {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { shuffle(word, PACKS[usize::from(mask)]) }
+    }
+
+    #[inline(always)]
+    fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64 {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { shuffle_over(bytes, UNPACKS[usize::from(mask)], predictor) }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn choose(words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP] {
+    let zero = _mm256_setzero_si256();
+    let mut keys = [0_u64; GROUP];
+    for (words, keys) in words.as_chunks::<4>().0.iter().zip(keys.as_chunks_mut::<4>().0) {
+        let words = load(words);
+        let mut best = key(words, zero, 0);
+        for (choice, predictor) in window.iter().enumerate().skip(WHOLE + 1) {
+            let predictor = _mm256_set1_epi64x(predictor.cast_signed());
+            best = _mm256_max_epi32(best, key(words, predictor, choice as i64));
+        }
+        // SAFETY: writes 32 bytes, which there are.
+        unsafe { _mm256_storeu_si256(keys.as_mut_ptr().cast(), best) };
+    }
+    keys.map(|key| {
+        // That many times 256, less itself, plus a choice below 32.
+        let equal = (key + 8) >> 8;
+        if equal <= 1 { WHOLE as u8 } else { (key + equal) as u8 }
+    })
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn differing(words: &[u64; GROUP], predictors: &[u64; GROUP]) -> [u8; GROUP] {
+    let mut equal = [0; 2];
+    let halves = words.as_chunks().0.iter().zip(predictors.as_chunks().0);
+    for (equal, (words, predictors)) in equal.iter_mut().zip(halves) {
+        *equal = _mm256_movemask_epi8(_mm256_cmpeq_epi8(load(words), load(predictors))).cast_unsigned();
+    }
+    (!(u64::from(equal[1]) << 32 | u64::from(equal[0]))).to_le_bytes()
+}
+
+/// What a choice is worth for each word: 255 for each equal byte, plus the choice. Not a closure: those are not inlined.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn key(words: __m256i, predictor: __m256i, choice: i64) -> __m256i {
+    let equal = _mm256_sad_epu8(_mm256_cmpeq_epi8(words, predictor), _mm256_setzero_si256());
+    _mm256_add_epi64(equal, _mm256_set1_epi64x(choice))
+}
+
+/// Bytes of a word by their places; zero for places of which the highest bit is set.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn shuffle(word: u64, places: u64) -> u64 {
+    let (word, places) = (_mm_cvtsi64_si128(word.cast_signed()), _mm_cvtsi64_si128(places.cast_signed()));
+    _mm_cvtsi128_si64(_mm_shuffle_epi8(word, places)).cast_unsigned()
+}
+
+/// [`shuffle`], but the bytes of another word instead of zeros.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn shuffle_over(word: u64, places: u64, other: u64) -> u64 {
+    let (word, places) = (_mm_cvtsi64_si128(word.cast_signed()), _mm_cvtsi64_si128(places.cast_signed()));
+    let other = _mm_cvtsi64_si128(other.cast_signed());
+    _mm_cvtsi128_si64(_mm_blendv_epi8(_mm_shuffle_epi8(word, places), other, places)).cast_unsigned()
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn load(words: &[u64; 4]) -> __m256i {
+    // SAFETY: reads 32 bytes, which there are.
+    unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+}

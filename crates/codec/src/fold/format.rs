@@ -1,0 +1,98 @@
+//! The head of an encoding: which words are listed, and where the areas are.
+
+use super::{GROUP, INDEX_BITS, Level, WORDS};
+use crate::Corrupt;
+
+/// Listed words and masks, as 16-bit numbers, and a bit for each byte of the bitmap: whether it is not zero.
+pub(super) const HEADER_BYTES: usize = 12;
+/// In the first number of the header: words that are not listed repeat the word before them.
+pub(super) const REPEATS: u16 = 1 << 15;
+/// In the first number of the header: masks and literals are coded, which is the deep level.
+pub(super) const CODED: u16 = 1 << 14;
+/// What the words are that a page does not list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unlisted {
+    Zeros,
+    /// The same as the word before, which for the first word is zero.
+    Repeats,
+}
+
+impl Unlisted {
+    /// The rule that lists fewer words; of equals zeros, which are decoded faster.
+    pub(super) fn shorter(not_zero: usize, not_repeated: usize) -> Self {
+        if not_repeated < not_zero { Self::Repeats } else { Self::Zeros }
+    }
+}
+
+/// Which words of a page are listed, as the header has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    pub(super) unlisted: Unlisted,
+    pub(super) words: usize,
+    /// A bit for each byte of the bitmap: whether it is not zero.
+    pub(super) bitmap_bytes: u64,
+}
+
+impl List {
+    pub(super) fn groups(self) -> usize {
+        self.words.div_ceil(GROUP)
+    }
+
+    /// The header.
+    pub(super) fn header(self, masks: usize, level: Level) -> [u8; HEADER_BYTES] {
+        let repeats = if self.unlisted == Unlisted::Repeats { REPEATS } else { 0 };
+        let coded = if level == Level::Deep { CODED } else { 0 };
+        let mut header = [0; HEADER_BYTES];
+        header[..2].copy_from_slice(&(self.words as u16 | repeats | coded).to_le_bytes());
+        header[2..4].copy_from_slice(&(masks as u16).to_le_bytes());
+        header[4..].copy_from_slice(&self.bitmap_bytes.to_le_bytes());
+        header
+    }
+}
+
+/// An encoding up to its masks. The areas are as long as they say of each other.
+pub(super) struct Head<'a> {
+    pub(super) list: List,
+    pub(super) is_coded: bool,
+    /// A bit for each word of the page: whether it is listed. Only the bytes that `list` names.
+    pub(super) bitmap: &'a [u8],
+    /// A bit for each listed word: whether it differs from its predictor in some bytes.
+    pub(super) differs: &'a [u8],
+    /// Five bytes for each group: its words' choices.
+    pub(super) indices: &'a [u8],
+    /// A byte for each word that differs: which bytes do. As many as `differs` has bits.
+    pub(super) masks: usize,
+    /// Masks, then literals: the bytes that differ, and those of the words that are told in full.
+    pub(super) rest: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    #[inline]
+    pub(super) fn parse(encoding: &'a [u8]) -> Result<Self, Corrupt> {
+        let (header, rest) = encoding.split_first_chunk::<HEADER_BYTES>().ok_or(Corrupt)?;
+        let &[words_low, words_high, masks_low, masks_high, ref bitmap_bytes @ ..] = header;
+        let words = u16::from_le_bytes([words_low, words_high]);
+        let unlisted = if words & REPEATS == 0 { Unlisted::Zeros } else { Unlisted::Repeats };
+        let is_coded = words & CODED != 0;
+        let words = usize::from(words & !(REPEATS | CODED));
+        let masks = usize::from(u16::from_le_bytes([masks_low, masks_high]));
+        if words > WORDS {
+            return Err(Corrupt);
+        }
+        let list = List { unlisted, words, bitmap_bytes: u64::from_le_bytes(*bitmap_bytes) };
+        let (bitmap, rest) = rest.split_at_checked(list.bitmap_bytes.count_ones() as usize).ok_or(Corrupt)?;
+        let (differs, rest) = rest.split_at_checked(list.groups()).ok_or(Corrupt)?;
+        let (indices, rest) = rest.split_at_checked(list.groups() * INDEX_BITS).ok_or(Corrupt)?;
+        let agree = ones(bitmap) == words && ones(differs) == masks;
+        if agree { Ok(Self { list, is_coded, bitmap, differs, indices, masks, rest }) } else { Err(Corrupt) }
+    }
+}
+
+/// Bits that are set.
+#[inline]
+pub(super) fn ones(bytes: &[u8]) -> usize {
+    let (words, tail) = bytes.as_chunks::<8>();
+    let in_words: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
+    let in_tail: u32 = tail.iter().map(|byte| byte.count_ones()).sum();
+    (in_words + in_tail) as usize
+}

@@ -1,0 +1,157 @@
+//! Every path against the plain twin, and the plain twin against the format document.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::format::{HEADER_BYTES, REPEATS};
+use super::scalar::Scalar;
+use super::*;
+
+const CORPUS: &[u8] = include_bytes!("../../testdata/corpus.pages");
+
+fn pages() -> impl Iterator<Item = PageBytes> {
+    let real = CORPUS.as_chunks::<PAGE_BYTES>().0.iter().map(|&bytes| PageBytes(bytes));
+    // Words drawn from few, words that differ in some bytes, and noise: what steers the choices.
+    let drawn = (0..600_u64).map(|seed| {
+        let mut state = seed;
+        let mut draw = move || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            state >> 24
+        };
+        let mut page = PageBytes::ZERO;
+        let spread = 1 + draw() % 40;
+        for word in page.0.as_chunks_mut::<8>().0 {
+            let base = (draw() % spread).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let change = if draw() % 4 == 0 { draw() & draw() & 0xff00_ff00_ffff } else { 0 };
+            *word = if draw() % 5 == 0 { 0 } else { base ^ change }.to_le_bytes();
+        }
+        // Half of the pages have runs of a word.
+        for at in 1..WORDS {
+            if seed % 2 == 1 && draw() % 8 < seed % 8 {
+                page.0.copy_within((at - 1) * 8..at * 8, at * 8);
+            }
+        }
+        page
+    });
+    // Bytes of which some are more frequent than a count can say, and of which all occur.
+    let skewed = (0..40_u32).map(|seed| {
+        let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
+        PageBytes(core::array::from_fn(|_| {
+            state = state.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+            let drawn = (state >> 8) as u8;
+            if (state >> 16) % 40 < seed { drawn % 17 * 15 } else { drawn }
+        }))
+    });
+    real.chain(drawn).chain(skewed)
+}
+
+fn encoding(path: impl Path, level: Level, page: &PageBytes, workspace: &mut Workspace) -> Vec<u8> {
+    let mut out = [0; 2 * PAGE_BYTES];
+    let length = encode(path, level, page, workspace, &mut out).expect("twice the page is room for anything");
+    out[..length].to_vec()
+}
+
+/// Bytes that the path must write, and that come back; a copy of just these, so that what lies behind them is not ours.
+fn assert_like_the_plain_twin(path: impl Path) {
+    let (mut plain, mut vector) = (Box::new(Workspace::EMPTY), Box::new(Workspace::EMPTY));
+    for (number, page) in pages().enumerate() {
+        for level in [Level::Plain, Level::Deep] {
+            let expected = encoding(Scalar, level, &page, &mut plain);
+            assert!(encoding(path, level, &page, &mut vector) == expected, "page {number}, {level:?}");
+            let mut decoded = PageBytes([0xee; PAGE_BYTES]);
+            let result = decode(path, &expected.into_boxed_slice(), &mut decoded);
+            assert!(result.is_ok() && decoded.0 == page.0, "page {number}, {level:?}");
+        }
+    }
+}
+
+fn assert_garbage_like_the_plain_twin(path: impl Path) {
+    let mut workspace = Box::new(Workspace::EMPTY);
+    let mut taken = [0; 2];
+    for (number, page) in pages().enumerate() {
+        for (level, taken) in [Level::Plain, Level::Deep].into_iter().zip(&mut taken) {
+            let encoding = encoding(Scalar, level, &page, &mut workspace);
+            for flip in 0..20 {
+                // Two bits of the same area, so that some sums still agree.
+                let mut garbage = encoding.clone().into_boxed_slice();
+                let at = (number * 7919 + flip * 104_729) % garbage.len();
+                garbage[at] = garbage[at].rotate_left(1 + flip as u32 % 7);
+                let (mut plain, mut vector) = (PageBytes::ZERO, PageBytes::ZERO);
+                let result = decode(Scalar, &garbage, &mut plain);
+                assert_eq!(result, decode(path, &garbage, &mut vector), "page {number}, {level:?}");
+                *taken += u32::from(result.is_ok());
+                assert!(result.is_err() || plain.0 == vector.0, "page {number}, {level:?}");
+            }
+        }
+    }
+    assert!(taken.iter().all(|&taken| taken > 100), "only {taken:?} were taken for encodings");
+}
+
+#[test]
+fn the_example_of_the_format_document() {
+    let mut page = PageBytes::ZERO;
+    page.0[..8].copy_from_slice(&0x7f00_1122_3344_5566_u64.to_le_bytes());
+    page.0[128..136].copy_from_slice(&0x7f00_0022_3344_5577_u64.to_le_bytes());
+    let mut workspace = Box::new(Workspace::EMPTY);
+    let mut expected = std::vec![2, 0, 1, 0, 0b101, 0, 0, 0, 0, 0, 0, 0];
+    expected.extend([1, 1]);
+    // The second word differs from zero in six bytes, the first in seven, which makes it whole; the others of the
+    // group are zero. Without a word before the group all but the first take the nearest choice, which is zero too.
+    expected.extend([0b10, 0xe1, 0xff, 0xff, 0xff, 0xff]);
+    let mut deep = expected.clone();
+    expected.extend([0b1001_1111]);
+    expected.extend([0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00, 0x7f]);
+    expected.extend([0x77, 0x55, 0x44, 0x33, 0x22, 0x7f]);
+    assert_eq!(encoding(Scalar, Level::Plain, &page, &mut workspace), expected);
+    // One mask is not worth a table, nor are 14 literals.
+    deep[1] = 0x40;
+    deep.extend([0, 0b1001_1111, 0]);
+    deep.extend(&expected[expected.len() - 14..]);
+    assert_eq!(encoding(Scalar, Level::Deep, &page, &mut workspace), deep);
+}
+
+#[test]
+fn a_word_in_a_run_is_listed_once() {
+    let mut page = PageBytes::ZERO;
+    for word in page.0.as_chunks_mut::<8>().0.iter_mut().skip(40) {
+        *word = 0x0123_4567_89ab_cdef_u64.to_le_bytes();
+    }
+    let encoding = encoding(Scalar, Level::Plain, &page, &mut Box::new(Workspace::EMPTY));
+    // A header, a byte of the bitmap, a group of its own and eight literals.
+    assert_eq!(encoding.len(), HEADER_BYTES + 1 + (1 + INDEX_BITS) + 8);
+    assert_eq!(encoding[..2], (1 | REPEATS).to_le_bytes());
+}
+
+#[test]
+fn the_plain_twin_brings_pages_back() {
+    assert_like_the_plain_twin(Scalar);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn avx512_writes_and_reads_what_the_plain_twin_does() {
+    let Some(path) = avx512::Avx512::new() else {
+        std::println!("skipped: this processor has no AVX-512 with VBMI2 and BITALG");
+        return;
+    };
+    assert_like_the_plain_twin(path);
+    assert_garbage_like_the_plain_twin(path);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn avx2_writes_and_reads_what_the_plain_twin_does() {
+    let Some(path) = avx2::Avx2::new() else {
+        std::println!("skipped: this processor has no AVX2");
+        return;
+    };
+    assert_like_the_plain_twin(path);
+    assert_garbage_like_the_plain_twin(path);
+}
+
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn neon_writes_and_reads_what_the_plain_twin_does() {
+    assert_like_the_plain_twin(neon::Neon);
+    assert_garbage_like_the_plain_twin(neon::Neon);
+}
