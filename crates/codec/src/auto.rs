@@ -1,15 +1,16 @@
-//! Auto: fold's deep level, and LZ4 where it has been seen to gain enough over it.
+//! Auto: fold's deep level, and LZ4's sequences where they have been seen to gain enough over it.
 //!
 //! A word codec does nothing for text, and an LZ codec takes five times as long for heaps. How long a folded page is tells
-//! much about what it holds, so what LZ4 would have gained is learnt for each length, from a sample of the pages. The
-//! first byte of an encoding says which of the two made the rest.
+//! much about what it holds, so what LZ4 would have gained is learnt for each length, from a sample of the pages. What LZ4
+//! finds is then told in fewer bytes ([`sequences`]). The first byte of an encoding says what made the rest.
 
 use page::{PAGE_BYTES, PageBytes};
 
-use crate::{Codec, Corrupt, Fold, Lz4, Scratch, fold};
+use crate::{Codec, Corrupt, Fold, Lz4, Scratch, fold, sequences};
 
 const FOLD: u8 = 0;
 const LZ4: u8 = 1;
+const SEQUENCES: u8 = 2;
 
 /// Lengths of folded pages that are learnt about together.
 const STEP_BYTES: usize = 256;
@@ -63,7 +64,7 @@ impl Codec for Auto {
     }
 
     fn encode(&self, page: &PageBytes, scratch: &mut Scratch, out: &mut [u8]) -> Option<usize> {
-        let Scratch { table, out: lz4, folded, fold, gains } = scratch;
+        let Scratch { table, out: lz4, folded, matched, fold, sequences, gains } = scratch;
         if !Fold::is_fast() {
             return put(LZ4, Lz4.encode_into(page, table, lz4), out);
         }
@@ -74,15 +75,25 @@ impl Codec for Auto {
         if !gains.wants_lz4(length) {
             return put(FOLD, folded, out);
         }
-        let matched = Lz4.encode_into(page, table, lz4);
-        gains.learn(length, matched.len());
-        if matched.len() < length { put(LZ4, matched, out) } else { put(FOLD, folded, out) }
+        let lz4 = Lz4.encode_into(page, table, lz4);
+        if lz4.len() >= length + length / 4 {
+            // Longer than what sequences save.
+            gains.learn(length, length);
+            return put(FOLD, folded, out);
+        }
+        let told = sequences::encode(lz4, sequences, &mut fold.frequent, &mut matched[..length]);
+        gains.learn(length, told.unwrap_or(length));
+        match told {
+            Some(told) => put(SEQUENCES, &matched[..told], out),
+            None => put(FOLD, folded, out),
+        }
     }
 
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
         match encoding.split_first() {
             Some((&FOLD, rest)) => Fold.decode(rest, page),
             Some((&LZ4, rest)) => Lz4.decode(rest, page),
+            Some((&SEQUENCES, rest)) => sequences::decode(rest, page),
             _ => Err(Corrupt),
         }
     }

@@ -18,7 +18,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod format;
-mod frequent;
+pub(crate) mod frequent;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
@@ -43,7 +43,7 @@ const INDEX_BITS: usize = 5;
 /// A bit for each word of the page: whether it is listed.
 const BITMAP_BYTES: usize = WORDS / 8;
 /// Areas are written in vectors and may be overrun by one.
-const VECTOR_BYTES: usize = 64;
+pub(crate) const VECTOR_BYTES: usize = 64;
 
 /// The most that a page takes, and a byte more: every word differs from its predictor in every byte, in areas that are coded
 /// although that gains nothing.
@@ -77,7 +77,7 @@ pub(crate) struct Workspace {
     indices: [u8; WORDS / GROUP * INDEX_BITS + VECTOR_BYTES],
     masks: [u8; WORDS + VECTOR_BYTES],
     literals: [u8; PAGE_BYTES + VECTOR_BYTES],
-    frequent: frequent::Workspace,
+    pub(crate) frequent: frequent::Workspace,
 }
 
 impl Workspace {
@@ -209,6 +209,16 @@ macro_rules! with_best_path {
         let $path = scalar::Scalar;
         $call
     }};
+}
+
+/// Codes the first `count` of literals that do not come from words; see [`frequent::encode`].
+pub(crate) fn encode_bytes<'a>(bytes: &[u8], count: usize, workspace: &'a mut frequent::Workspace) -> &'a [u8] {
+    with_best_path!(path => frequent::encode(path, bytes, count, frequent::LITERAL_BITS, workspace))
+}
+
+/// The other way; see [`frequent::decode`].
+pub(crate) fn decode_bytes<'a>(input: &'a [u8], count: usize, out: &mut [u8]) -> Result<&'a [u8], Corrupt> {
+    with_best_path!(path => frequent::decode(path, input, count, out))
 }
 
 impl Level {

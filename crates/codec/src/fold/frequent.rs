@@ -19,14 +19,14 @@ const COUNT_MAX: usize = PAGE_BYTES;
 
 /// Working memory of the encoder, about 5 KiB.
 #[repr(C, align(64))]
-pub(super) struct Workspace {
+pub(crate) struct Workspace {
     codes: [u8; COUNT_MAX * BITS_MAX / 8 + VECTOR_BYTES],
     escapes: [u8; COUNT_MAX + VECTOR_BYTES],
     out: [u8; 1 + COUNT_MAX + VECTOR_BYTES],
 }
 
 impl Workspace {
-    pub(super) const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         codes: [0; COUNT_MAX * BITS_MAX / 8 + VECTOR_BYTES],
         escapes: [0; COUNT_MAX + VECTOR_BYTES],
         out: [0; 1 + COUNT_MAX + VECTOR_BYTES],
@@ -146,20 +146,26 @@ pub(super) fn decode<'a>(path: impl Path, input: &'a [u8], count: usize, out: &m
     Ok(&escapes[escape_count..])
 }
 
-/// Counts in four tables, because an increment waits for the one before it if that was of the same byte.
+/// Counts in two tables, because an increment waits for the one before it if that was of the same byte.
 fn counts(bytes: &[u8]) -> Counts {
-    let mut tables = [[0_u16; 256]; 4];
-    let (fours, rest) = bytes.as_chunks::<4>();
-    for four in fours {
-        for (table, byte) in tables.iter_mut().zip(four) {
-            table[usize::from(*byte)] += 1;
+    let (mut even, mut odd) = ([0_u16; 256], [0_u16; 256]);
+    let (eights, rest) = bytes.as_chunks::<8>();
+    for eight in eights {
+        let mut eight = u64::from_le_bytes(*eight);
+        for _ in 0..4 {
+            even[(eight & 0xff) as usize] += 1;
+            odd[(eight >> 8 & 0xff) as usize] += 1;
+            eight >>= 16;
         }
     }
     for byte in rest {
-        tables[0][usize::from(*byte)] += 1;
+        even[usize::from(*byte)] += 1;
     }
-    let [a, b, c, d] = tables;
-    Counts(core::array::from_fn(|byte| (a[byte] + b[byte] + c[byte] + d[byte]).min(255) as u8))
+    let mut counts = Counts([0; 256]);
+    for ((count, even), odd) in counts.0.iter_mut().zip(even).zip(odd) {
+        *count = (even + odd).min(255) as u8;
+    }
+    counts
 }
 
 /// The bit-packed codes, lowest bit first: what each path writes, and reads, for eight codes.

@@ -96,8 +96,8 @@ pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut lite
 /// Zero, or a word before the group, the last one nearest.
 #[inline(always)]
 fn predictor(window: &[u64; WINDOW], choice: u8) -> u64 {
-    let word = window[usize::from(choice) % WINDOW];
-    if choice == 0 { 0 } else { word }
+    // Not a condition, which would become a branch.
+    window[usize::from(choice) % WINDOW] & u64::from(choice != 0).wrapping_neg()
 }
 
 /// Writes the bitmap, and the listed words one behind the other.
