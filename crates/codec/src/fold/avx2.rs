@@ -37,11 +37,11 @@ impl Path for Avx2 {
 
     fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
         #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn prepare(head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
-            words::prepare(head, masks, steps)
+        fn prepare(with: Avx2, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
+            words::prepare(with, head, masks, steps)
         }
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { prepare(head, masks, steps) }
+        unsafe { prepare(self, head, masks, steps) }
     }
 
     fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
@@ -114,15 +114,18 @@ impl Words for Avx2 {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn choose(words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP] {
-    let zero = _mm256_setzero_si256();
+    let (low, high) = (load(part(words, 0)), load(part(words, 4)));
+    let mut choice = _mm256_setzero_si256();
+    let (mut best_low, mut best_high) = (key(low, choice, choice), key(high, choice, choice));
+    choice = _mm256_set1_epi64x(WHOLE as i64);
+    for predictor in &window[WHOLE + 1..] {
+        choice = _mm256_add_epi64(choice, _mm256_set1_epi64x(1));
+        let predictor = _mm256_set1_epi64x(predictor.cast_signed());
+        best_low = _mm256_max_epi32(best_low, key(low, predictor, choice));
+        best_high = _mm256_max_epi32(best_high, key(high, predictor, choice));
+    }
     let mut keys = [0_u64; GROUP];
-    for (words, keys) in words.as_chunks::<4>().0.iter().zip(keys.as_chunks_mut::<4>().0) {
-        let words = load(words);
-        let mut best = key(words, zero, 0);
-        for (choice, predictor) in window.iter().enumerate().skip(WHOLE + 1) {
-            let predictor = _mm256_set1_epi64x(predictor.cast_signed());
-            best = _mm256_max_epi32(best, key(words, predictor, choice as i64));
-        }
+    for (keys, best) in keys.as_chunks_mut::<4>().0.iter_mut().zip([best_low, best_high]) {
         // SAFETY: writes 32 bytes, which there are.
         unsafe { _mm256_storeu_si256(keys.as_mut_ptr().cast(), best) };
     }
@@ -147,9 +150,14 @@ fn differing(words: &[u64; GROUP], predictors: &[u64; GROUP]) -> [u8; GROUP] {
 /// What a choice is worth for each word: 255 for each equal byte, plus the choice. Not a closure: those are not inlined.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn key(words: __m256i, predictor: __m256i, choice: i64) -> __m256i {
+fn key(words: __m256i, predictor: __m256i, choice: __m256i) -> __m256i {
     let equal = _mm256_sad_epu8(_mm256_cmpeq_epi8(words, predictor), _mm256_setzero_si256());
-    _mm256_add_epi64(equal, _mm256_set1_epi64x(choice))
+    _mm256_add_epi64(equal, choice)
+}
+
+#[inline(always)]
+fn part(words: &[u64; GROUP], at: usize) -> &[u64; 4] {
+    words[at..].first_chunk().expect("two halves")
 }
 
 /// Bytes of a word by their places; zero for places of which the highest bit is set.

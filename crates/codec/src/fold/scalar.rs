@@ -17,7 +17,7 @@ impl Path for Scalar {
     }
 
     fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
-        words::prepare(head, masks, steps)
+        words::prepare(self, head, masks, steps)
     }
 
     fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {

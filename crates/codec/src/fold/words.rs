@@ -59,21 +59,21 @@ pub(super) fn encode(with: impl Words, page: &PageBytes, workspace: &mut Workspa
 
 /// See [`Path::prepare`](super::Path::prepare).
 #[inline(always)]
-pub(super) fn prepare(head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
-    let (mut sum, mut mask_count) = (0, 0);
+pub(super) fn prepare(with: impl Words, head: &Head<'_>, mut masks: &[u8], steps: &mut Steps) -> usize {
+    let mut sum = 0;
     let groups = head.differs.iter().zip(head.indices.as_chunks::<INDEX_BITS>().0);
     let steps = steps.choices.as_chunks_mut::<GROUP>().0.iter_mut().zip(steps.masks.as_chunks_mut::<GROUP>().0);
-    for ((differs, indices), (choices, group_masks)) in groups.zip(steps) {
+    for ((&differs, indices), (choices, group_masks)) in groups.zip(steps) {
         let mut packed = [0; 8];
         packed[..INDEX_BITS].copy_from_slice(indices);
         *choices = spread(u64::from_le_bytes(packed), INDEX_BITS);
-        for lane in 0..GROUP {
-            let is_told = differs >> lane & 1;
-            let told = masks.get(mask_count).copied().unwrap_or_default() & is_told.wrapping_neg();
-            mask_count += usize::from(is_told);
-            group_masks[lane] = if usize::from(choices[lane]) == WHOLE { u8::MAX } else { told };
+        // The masks go to the words that have one as bytes of a word go to where they differ.
+        *group_masks = with.unpack(first_eight(masks), differs, 0).to_le_bytes();
+        masks = &masks[differs.count_ones() as usize..];
+        for (mask, choice) in group_masks.iter_mut().zip(choices) {
+            *mask |= u8::from(usize::from(*choice) == WHOLE).wrapping_neg();
         }
-        sum += ones(group_masks);
+        sum += u64::from_le_bytes(*group_masks).count_ones() as usize;
     }
     sum
 }
@@ -81,7 +81,7 @@ pub(super) fn prepare(head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize
 /// See [`Path::rebuild`](super::Path::rebuild).
 #[inline(always)]
 pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut literals: &[u8], page: &mut PageBytes) {
-    let mut words = [0; WINDOW + WORDS + 1];
+    let mut words = [0; WINDOW + WORDS];
     let steps = steps.choices.as_chunks::<GROUP>().0.iter().zip(steps.masks.as_chunks::<GROUP>().0);
     for (group, (choices, masks)) in steps.enumerate().take(head.list.groups()) {
         let (window, rest) = words[group * GROUP..].split_first_chunk_mut::<WINDOW>().expect("there is room");
@@ -96,8 +96,7 @@ pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut lite
 /// Zero, or a word before the group, the last one nearest.
 #[inline(always)]
 fn predictor(window: &[u64; WINDOW], choice: u8) -> u64 {
-    // Not a condition, which would become a branch.
-    window[usize::from(choice) % WINDOW] & u64::from(choice != 0).wrapping_neg()
+    core::hint::select_unpredictable(choice != 0, window[usize::from(choice) % WINDOW], 0)
 }
 
 /// Writes the bitmap, and the listed words one behind the other.
@@ -131,8 +130,9 @@ fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
 
 /// Puts the listed words in their places, and between them what is not listed.
 #[inline(always)]
-fn unlist(head: &Head<'_>, words: &[u64; WINDOW + WORDS + 1], page: &mut PageBytes) {
-    let (mut next, mut bytes, mut before) = (WINDOW, 0, 0_u64);
+fn unlist(head: &Head<'_>, words: &[u64; WINDOW + WORDS], page: &mut PageBytes) {
+    // The place of the last that was listed; before the first there are zeros.
+    let (mut last, mut bytes) = (WINDOW - 1, 0);
     let kept = if head.list.unlisted == Unlisted::Zeros { 0 } else { u64::MAX };
     for (at, block) in page.0.as_chunks_mut::<{ 8 * GROUP }>().0.iter_mut().enumerate() {
         let is_there = (head.list.bitmap_bytes >> at) as u8 & 1;
@@ -140,10 +140,8 @@ fn unlist(head: &Head<'_>, words: &[u64; WINDOW + WORDS + 1], page: &mut PageByt
         bytes += usize::from(is_there);
         for (lane, word) in block.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             let listed = u64::from(bits >> lane & 1);
-            let mask = listed.wrapping_neg();
-            before = words[next] & mask | before & kept & !mask;
-            next += listed as usize;
-            *word = before.to_le_bytes();
+            last += listed as usize;
+            *word = (words[last] & (listed.wrapping_neg() | kept)).to_le_bytes();
         }
     }
 }
