@@ -1,9 +1,10 @@
-//! `cargo x tidy | test | torture | demo | bench`: everything a checkout can be asked to do. Rules are in `tidy`, tests
-//! in `test`, random ones in `torture`, whole-program comparisons in `bench`.
+//! `cargo x tidy | test | torture | fuzz | demo | bench`: everything a checkout can be asked to do. Rules are in `tidy`,
+//! tests in `test`, random ones in `torture` and `fuzz`, whole-program comparisons in `bench`.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod demo;
+mod fuzz;
 mod sh;
 mod test;
 mod tidy;
@@ -37,6 +38,12 @@ enum Task {
     },
     /// Do to memory whatever Linux allows, at random, and check every byte.
     Torture(torture::Options),
+    /// Feed each codec's decoder garbage and its encoder drawn pages, and count.
+    Fuzz {
+        /// How long for each of the targets.
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+    },
     /// Compare whole programs under pleat, swap, zswap, zram and without a limit.
     Bench(Box<compare::Options>),
 }
@@ -47,6 +54,7 @@ fn main() -> anyhow::Result<()> {
         Task::Test { quick } => test::run(quick),
         Task::Demo { ram } => demo::run(&ram),
         Task::Torture(options) => torture::run(&options),
+        Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Bench(options) => compare::run(&options),
     }
 }

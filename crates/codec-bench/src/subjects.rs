@@ -1,6 +1,6 @@
 //! What is measured: pleat's codecs, and the references beside them.
 
-use codec::{Codec, Corrupt, PAPERS, Scratch};
+use codec::{Codec, Corrupt, Scratch};
 use page::{PAGE_BYTES, PageBytes};
 use zstd_safe::{CCtx, DCtx};
 
@@ -26,8 +26,8 @@ pub trait Subject {
 /// All that can be measured, the references first.
 pub fn all() -> Vec<Box<dyn Subject>> {
     let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(Memcpy), Box::new(LibLz4), Box::new(Zstd::new())];
-    for codec in codec::ALL.iter().chain(PAPERS.iter()) {
-        subjects.push(Box::new(Ours { codec: *codec, scratch: Scratch::new() }));
+    for codec in codec::every() {
+        subjects.push(Box::new(Ours { codec, scratch: Scratch::new() }));
     }
     subjects
 }
@@ -87,7 +87,7 @@ impl Subject for LibLz4 {
     }
 }
 
-/// libzstd in C, level 1. Why the agent does not have it: docs/decisions/0013-zstd-in-the-bench-only.md.
+/// libzstd in C, level 1. Why the agent does not have it: docs/decisions/0015-zstd-in-the-bench-only.md.
 struct Zstd {
     encoder: CCtx<'static>,
     decoder: DCtx<'static>,

@@ -15,6 +15,7 @@ use lz4_flex::block::{CompressTable, get_maximum_output_size};
 use page::{PAGE_BYTES, PageBytes};
 
 mod auto;
+mod dense;
 mod fold;
 mod lz4;
 mod papers;
@@ -22,6 +23,7 @@ mod same_filled;
 mod sequences;
 
 pub use auto::Auto;
+pub use dense::Dense;
 pub use fold::{Fold, FoldDeep};
 pub use lz4::Lz4;
 pub use papers::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, PAPERS, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
@@ -29,6 +31,14 @@ pub use same_filled::{fill, same_filled};
 
 /// The codecs of a run; those of the papers are in [`PAPERS`]. A run tells its agents the place of its codec here.
 pub static ALL: [&dyn Codec; 4] = [&Lz4, &Fold, &FoldDeep, &Auto];
+
+/// For pages that stay cold. No run uses them yet.
+pub static COLD: [&dyn Codec; 1] = [&Dense];
+
+/// Every codec there is: those for a run, for cold pages, and of the papers.
+pub fn every() -> impl Iterator<Item = &'static dyn Codec> {
+    ALL.into_iter().chain(COLD).chain(PAPERS)
+}
 
 /// A way to make a page smaller.
 pub trait Codec: Send + Sync {

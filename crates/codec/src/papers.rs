@@ -9,7 +9,7 @@ mod mxt;
 mod pack;
 mod pbpm;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wk;
 
 pub use lzo::Lzo1x1;

@@ -19,14 +19,14 @@ pub(super) fn page_of_words(words: &[u32]) -> PageBytes {
 }
 
 /// The encoding, however long.
-pub(super) fn encoding(codec: &dyn Codec, page: &PageBytes) -> Vec<u8> {
+pub(crate) fn encoding(codec: &dyn Codec, page: &PageBytes) -> Vec<u8> {
     let mut out = [0; 2 * PAGE_BYTES];
     let length = codec.encode(page, &mut Scratch::new(), &mut out).expect("twice the page is room for anything");
     out[..length].to_vec()
 }
 
 /// Numbers that look random and are the same in every run.
-pub(super) fn draws(seed: u64) -> impl FnMut() -> u64 {
+pub(crate) fn draws(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -52,7 +52,7 @@ fn drawn(seed: u64) -> PageBytes {
     page
 }
 
-pub(super) fn pages() -> impl Iterator<Item = PageBytes> {
+pub(crate) fn pages() -> impl Iterator<Item = PageBytes> {
     let real = CORPUS.as_chunks::<PAGE_BYTES>().0.iter().map(|&bytes| PageBytes(bytes));
     let same = [0, 1, 0xff].map(|byte| PageBytes([byte; PAGE_BYTES]));
     let noise = (0..4).map(|seed| {
