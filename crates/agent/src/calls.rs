@@ -7,7 +7,7 @@
 //! Everything else goes through as it is, and so does all of it where nothing is managed. Who makes the system call
 //! without libc gets what the kernel gives: see docs/userfaultfd.md, "Limits".
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_long, c_void};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
@@ -15,10 +15,12 @@ use sys::Errno;
 use sys::remap::{self, Piece, Pieces, Request};
 
 use crate::host::agent;
+use crate::watcher::Agent;
 
 #[link(name = "c")]
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
+    fn syscall(number: c_long, ...) -> c_long;
 }
 
 /// What libc's calls return: the result, or errno and what says so.
@@ -30,6 +32,12 @@ fn to_libc<T>(result: Result<T, Errno>, failed: T) -> T {
         unsafe { place.write(errno.raw_os_error()) };
         failed
     })
+}
+
+/// In user mode each system call that changes the layout is trapped, by where it is made: ours are not, libc's are. There
+/// mremap is not done in pieces.
+fn in_user_mode(agent: &Agent) -> bool {
+    agent.membership().is_in_user_mode()
 }
 
 /// mremap(2).
@@ -47,6 +55,10 @@ pub(crate) unsafe extern "C" fn mremap(
     flags: c_int,
     to: *mut c_void,
 ) -> *mut c_void {
+    if agent().is_some_and(in_user_mode) {
+        // SAFETY: the caller's promise.
+        return unsafe { syscall(remap::MREMAP, from, old_bytes, new_bytes, c_long::from(flags), to) } as *mut c_void;
+    }
     let request = Request { from: from as usize, old_bytes, new_bytes, flags: flags as u32 as usize, to: to as usize };
     let managed = agent().filter(|agent| agent.keeper().is_some());
     let result = match managed {
@@ -112,16 +124,28 @@ const MADV_DONTNEED_LOCKED: c_int = 24;
 /// As for madvise: the range belongs to the caller.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
-    // SAFETY: the caller's promise.
-    let result = unsafe { remap::advise(start as usize, bytes, advice) };
+    let advise = |advice: c_int| {
+        if !agent().is_some_and(in_user_mode) {
+            // SAFETY: the caller's promise.
+            return unsafe { remap::advise(start as usize, bytes, advice) };
+        }
+        // SAFETY: the caller's promise.
+        if unsafe { syscall(remap::MADVISE, start, bytes, c_long::from(advice)) } == 0 {
+            return Ok(());
+        }
+        // SAFETY: libc's answer is the address of this thread's errno.
+        let place = unsafe { __errno_location() };
+        // SAFETY: see above.
+        Err(Errno::from_raw_os_error(unsafe { place.read() }))
+    };
+    let result = advise(advice);
     if result.is_ok()
         && let Some(agent) = agent()
     {
         match advice {
             // What was there is gone, and what of it is with us must go, too. Discarding leaves the guards in place.
             MADV_GUARD_INSTALL if agent.keeper().is_some() => {
-                // SAFETY: the caller has just given up what is there.
-                let _ = unsafe { remap::advise(start as usize, bytes, MADV_DONTNEED_LOCKED) };
+                let _ = advise(MADV_DONTNEED_LOCKED);
             }
             // Release: a fork that comes after the call sees it.
             MADV_WIPEONFORK => agent.wipes.store(true, Ordering::Release),

@@ -11,6 +11,11 @@ use crate::Errno;
 use crate::arch::{self, number};
 use crate::thread::errno;
 
+/// Its number, for who makes the call by libc.
+pub const MREMAP: core::ffi::c_long = number::MREMAP as core::ffi::c_long;
+/// The same for madvise.
+pub const MADVISE: core::ffi::c_long = number::MADVISE as core::ffi::c_long;
+
 const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
