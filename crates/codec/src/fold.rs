@@ -231,9 +231,9 @@ impl Fold {
     /// Whether this machine has vectors that make it faster than an LZ codec.
     pub fn is_fast() -> bool {
         #[cfg(target_arch = "x86_64")]
-        return avx2::Avx2::new().is_some();
+        return avx512::Avx512::new().is_some();
         #[cfg(not(target_arch = "x86_64"))]
-        return cfg!(target_arch = "aarch64");
+        return false;
     }
 }
 
