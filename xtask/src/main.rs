@@ -1,10 +1,11 @@
-//! `cargo x tidy | test | torture | fuzz | demo | bench`: everything a checkout can be asked to do. Rules are in `tidy`,
-//! tests in `test`, random ones in `torture` and `fuzz`, whole-program comparisons in `bench`.
+//! `cargo x tidy | test | torture | fuzz | demo | bench | programs`: everything a checkout can be asked to do. Rules are in
+//! `tidy`, tests in `test`, random ones in `torture` and `fuzz`, whole-program comparisons in `bench` and `programs`.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod demo;
 mod fuzz;
+mod programs;
 mod sh;
 mod test;
 mod tidy;
@@ -46,6 +47,8 @@ enum Task {
     },
     /// Compare whole programs under pleat, swap, zswap, zram and without a limit.
     Bench(Box<compare::Options>),
+    /// Run real programs at a part of their memory, and compare with a plain run.
+    Programs(programs::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -56,5 +59,6 @@ fn main() -> anyhow::Result<()> {
         Task::Torture(options) => torture::run(&options),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Bench(options) => compare::run(&options),
+        Task::Programs(options) => programs::run(&options),
     }
 }

@@ -71,6 +71,11 @@ fn install() -> Result<()> {
         NEEDED.iter().filter(|(program, _)| !sh::has(program)).map(|(_, package)| *package).collect();
     packages.extend(PYTHON_NEEDED.iter().filter(|(code, _)| !python_runs(code)).map(|(_, package)| *package));
     packages.dedup();
+    install_packages(&packages)
+}
+
+/// Installs Debian packages where that can be done; says which are missing where not.
+pub(crate) fn install_packages(packages: &[&str]) -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
@@ -85,7 +90,7 @@ fn install() -> Result<()> {
         sh::run(&mut command)
     };
     apt(&["update"])?;
-    apt(&[&["install", "--no-install-recommends"], packages.as_slice()].concat())
+    apt(&[&["install", "--no-install-recommends"], packages].concat())
 }
 
 /// Whether Debian's Python runs `code` without an error. Distributions put numpy and pip's Python side by side: the tests

@@ -14,14 +14,11 @@ pub(crate) struct Membership {
     pub(crate) entry: &'static Process,
 }
 
-/// Opens the ledger at `path` and claims an entry. `None`: the run is over, or it is not a ledger of ours.
-pub(crate) fn join(path: &CStr) -> Option<Membership> {
+/// Opens the ledger at `path`. `None`: the run is over, or it is not a ledger of ours.
+pub(crate) fn open(path: &CStr) -> Option<&'static Ledger> {
     let ledger: &'static Ledger = sys::process::open_shared(path).ok()?;
     // Acquire: what `pleat run` wrote before the magic number is there.
-    if ledger.magic.load(Ordering::Acquire) != MAGIC {
-        return None;
-    }
-    claim(ledger)
+    (ledger.magic.load(Ordering::Acquire) == MAGIC).then_some(ledger)
 }
 
 /// Claims an entry for this process.

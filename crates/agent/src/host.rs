@@ -8,22 +8,19 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use pager::ledger::LEDGER_VARIABLE;
+use pager::ledger::{LEDGER_VARIABLE, Ledger};
 
 use crate::entry;
 use crate::failure;
 use crate::watcher::{self, Agent};
 
-#[link(name = "c")]
-unsafe extern "C" {
-    /// glibc's and musl's registration of fork handlers; `pthread_atfork` is a wrapper of it that is linked statically.
-    fn __register_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-        library: *mut c_void,
-    ) -> c_int;
-}
+/// glibc's registration of fork handlers; `pthread_atfork` is a wrapper of it that is linked statically.
+type RegisterForkHandlers = unsafe extern "C" fn(
+    prepare: Option<extern "C" fn()>,
+    parent: Option<extern "C" fn()>,
+    child: Option<extern "C" fn()>,
+    library: *mut c_void,
+) -> c_int;
 
 /// Run by the loader before the program's own code.
 // SAFETY: the section holds pointers to functions with this signature, which is what the loader calls.
@@ -31,12 +28,59 @@ unsafe extern "C" {
 #[used]
 static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
 
+/// A part of the name of the library that valgrind preloads into what it runs: it knows neither our threads nor
+/// userfaultfd.
+const VALGRIND: &[u8] = b"vgpreload_core";
+
+/// The address of a symbol, or 0 where nothing that is loaded has it. A plain reference would keep the agent, and with it
+/// the program, from being loaded there.
+macro_rules! weak_address {
+    ($symbol:literal) => {{
+        let address: usize;
+        // SAFETY: reads our own offset table, which the loader has filled before it calls the constructor.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!(
+                concat!(".weak ", $symbol),
+                concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                out(reg) address,
+                options(readonly, nostack, preserves_flags)
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            core::arch::asm!(
+                concat!(".weak ", $symbol),
+                concat!("adrp {0}, :got:", $symbol),
+                concat!("ldr {0}, [{0}, :got_lo12:", $symbol, "]"),
+                out(reg) address,
+                options(readonly, nostack, preserves_flags)
+            );
+        }
+        address
+    }};
+}
+
+/// Whether something that is loaded has a symbol.
+macro_rules! weak {
+    ($symbol:literal) => {
+        weak_address!($symbol) != 0
+    };
+}
+
 /// The agent of this process; null before its constructor has run, and where there is no ledger.
 static AGENT: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 
 extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
+    // Other C libraries pass no arguments: nothing may be looked at before this.
+    let Some(register) = register_fork_handlers() else { return };
     let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
-    let Some(membership) = entry::join(path) else { return };
+    let Some(ledger) = entry::open(path) else { return };
+    if let Some(reason) = obstacle(environment) {
+        return stay_idle(ledger, reason);
+    }
+    let Some(membership) = entry::claim(ledger) else { return };
     failure::note_in(&membership);
     let fault = variable(environment, pager::ledger::FAULT_VARIABLE.as_bytes()).map(CStr::to_bytes).map(Vec::from);
     // Where /proc cannot be read nothing can be found later either: the agent stays idle.
@@ -55,12 +99,7 @@ extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment
     }
     // SAFETY: the handlers take nothing and live as long as the library, which is never unloaded.
     let registered = unsafe {
-        __register_atfork(
-            Some(before_fork),
-            Some(after_fork_in_parent),
-            Some(after_fork_in_child),
-            core::ptr::null_mut(),
-        )
+        register(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child), core::ptr::null_mut())
     };
     if registered != 0 {
         failure::fail(format_args!("fork handlers cannot be registered: {registered}"));
@@ -92,6 +131,31 @@ static HOOKS: sys::user_mode::Hooks = sys::user_mode::Hooks {
     say: |text| failure::say(format_args!("{text}")),
     fail: |text| failure::fail(format_args!("{text}, the program is ended")),
 };
+
+/// Why we must stay idle in this process, if we must.
+fn obstacle(environment: *const *const c_char) -> Option<&'static str> {
+    let preloaded = variable(environment, b"LD_PRELOAD").map_or(&[][..], CStr::to_bytes);
+    if preloaded.windows(VALGRIND.len()).any(|part| part == VALGRIND) {
+        return Some("it is run by valgrind");
+    }
+    let is_sanitized = weak!("__asan_init") || weak!("__hwasan_init") || weak!("__msan_init") || weak!("__tsan_init");
+    is_sanitized.then_some("it is built with a sanitizer, which watches the agent's accesses as well")
+}
+
+/// glibc's function; none in another C library.
+fn register_fork_handlers() -> Option<RegisterForkHandlers> {
+    let address = weak_address!("__register_atfork");
+    // SAFETY: null, or glibc's function of that name, which has this signature.
+    unsafe { core::mem::transmute::<usize, Option<RegisterForkHandlers>>(address) }
+}
+
+/// The process runs as it would without us. One line in a run: there may be thousands like it.
+fn stay_idle(ledger: &Ledger, reason: &str) {
+    let pid = sys::thread::process_id();
+    if ledger.warned.swap(1, Ordering::Relaxed) == 0 {
+        failure::say(format_args!("process {pid} runs outside the budget: {reason}"));
+    }
+}
 
 /// The value of an environment variable, from the loader's own array: libc's may not be set up yet.
 fn variable(environment: *const *const c_char, name: &[u8]) -> Option<&'static CStr> {

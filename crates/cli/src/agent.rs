@@ -11,6 +11,9 @@ const FILE_NAME: &str = "libpleat_agent.so";
 /// Names the library when it lies elsewhere.
 const VARIABLE: &str = "PLEAT_AGENT";
 
+/// Options of the address sanitizer.
+pub(crate) const SANITIZER_VARIABLE: &str = "ASAN_OPTIONS";
+
 /// The path of the agent, fit for `LD_PRELOAD`.
 pub(crate) fn find() -> Result<PathBuf> {
     let path = match std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
@@ -38,6 +41,18 @@ pub(crate) fn preload_value(agent: &Path, before: Option<OsString>) -> OsString 
     value
 }
 
+/// The value of [`SANITIZER_VARIABLE`] for the program: a sanitizer that is a library of its own wants to be loaded before
+/// all others, and ends the program else. The agent comes before it, stays idle, and replaces nothing of its.
+pub(crate) fn sanitizer_value(before: Option<OsString>) -> OsString {
+    let mut value = before.unwrap_or_default();
+    if !value.is_empty() {
+        value.push(":");
+    }
+    // The last one counts.
+    value.push("verify_asan_link_order=0");
+    value
+}
+
 fn beside_command() -> Result<PathBuf> {
     let command = std::env::current_exe().and_then(std::fs::canonicalize).context("cannot find pleat's own file")?;
     let directory = command.parent().context("pleat's own file has no directory")?;
@@ -54,6 +69,12 @@ fn beside_command() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_a_sanitizer_are_kept() {
+        assert_eq!(sanitizer_value(None), "verify_asan_link_order=0");
+        assert_eq!(sanitizer_value(Some("a=1:b=2".into())), "a=1:b=2:verify_asan_link_order=0");
+    }
 
     #[test]
     fn preload_keeps_what_was_there() {

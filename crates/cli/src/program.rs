@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use elf::ElfStream;
@@ -40,6 +40,8 @@ pub(crate) enum Unmanageable {
     Capabilities,
     /// Made for another processor, or for 32 bits.
     Architecture,
+    /// Its loader is musl's, whose library lacks what the agent needs of glibc.
+    Musl,
 }
 
 impl fmt::Display for Unmanageable {
@@ -49,6 +51,7 @@ impl fmt::Display for Unmanageable {
             Self::SetId => "set-user-ID or set-group-ID",
             Self::Capabilities => "given file capabilities",
             Self::Architecture => "made for another architecture",
+            Self::Musl => "linked with musl instead of glibc",
         })
     }
 }
@@ -171,10 +174,21 @@ fn kind(path: &Path) -> Result<Kind, Errno> {
     if elf.ehdr.class != Class::ELF64 || elf.ehdr.e_machine != MACHINE {
         return Ok(Kind::Unmanageable(Unmanageable::Architecture));
     }
-    if elf.segments().iter().all(|segment| segment.p_type != PT_INTERP) {
+    let Some(interpreter) = elf.segments().iter().find(|segment| segment.p_type == PT_INTERP) else {
         return Ok(Kind::Unmanageable(Unmanageable::Static));
+    };
+    if interpreter_is_musl(path, interpreter.p_offset, interpreter.p_filesz)? {
+        return Ok(Kind::Unmanageable(Unmanageable::Musl));
     }
     Ok(privilege(path, &metadata).map_or(Kind::Manageable, Kind::Unmanageable))
+}
+
+/// Whether the loader that an ELF file names is musl's.
+fn interpreter_is_musl(path: &Path, offset: u64, length: u64) -> Result<bool, Errno> {
+    let mut name = vec![0; length.min(HEAD_BYTES) as usize];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut name, offset));
+    read.map_err(|_| Errno::ENOEXEC)?;
+    Ok(name.windows(7).any(|part| part == b"ld-musl"))
 }
 
 /// What makes the kernel set `AT_SECURE` for the program.

@@ -14,6 +14,7 @@ use page::ByteCount;
 use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC};
 use sys::host::SharedFile;
 
+use crate::agent::SANITIZER_VARIABLE;
 use crate::args::{RunArgs, WhenFull};
 use crate::failure::{Failure, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_PLEAT, STATUS_STOPPED};
 use crate::signals::Signals;
@@ -108,8 +109,9 @@ fn store_path(words: &[AtomicU64], path: &Path) {
 fn spawn(args: &RunArgs, path: &Path, agent: &Path, ledger: &SharedFile<Ledger>) -> Result<Child> {
     let ledger = format!("/proc/{}/fd/{}", std::process::id(), ledger.descriptor());
     let preload = agent::preload_value(agent, std::env::var_os("LD_PRELOAD"));
+    let sanitizer = agent::sanitizer_value(std::env::var_os(SANITIZER_VARIABLE));
     let prepare = |mut command: Command| {
-        command.env("LD_PRELOAD", &preload).env(LEDGER_VARIABLE, &ledger);
+        command.env("LD_PRELOAD", &preload).env(LEDGER_VARIABLE, &ledger).env(SANITIZER_VARIABLE, &sanitizer);
         command
     };
     let mut command = prepare(Command::new(path));

@@ -100,6 +100,37 @@ fn a_static_program() {
     turn.assert_clean(&after);
 }
 
+/// Its memory functions are the sanitizer's, which look at managed memory: the agent must not work there.
+#[test]
+fn a_program_with_a_sanitizer() {
+    let turn = turn("sanitizer");
+    let program = match turn.compile("static.c", &["-fsanitize=address"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program]);
+    let (before, after) = (plain(&command), folded(&turn.options("32M"), &command));
+    assert_same(&before, &after);
+    assert!(after.stderr.contains("outside the budget: it is built with a sanitizer"), "{}", after.stderr);
+    turn.assert_clean(&after);
+}
+
+#[test]
+fn a_program_with_another_c_library() {
+    let turn = turn("musl");
+    let program = turn.word("tool");
+    let source = turn.file("tool.c");
+    fs::write(&source, "int main(void) { return 3; }").expect("the test's own folder can be written");
+    let built = Command::new("musl-gcc").arg("-o").arg(&program).arg(&source).output();
+    if !built.is_ok_and(|run| run.status.success()) {
+        return skipped("musl-gcc is not installed");
+    }
+    assert_refused(&turn, &folded(&turn.options("64M"), &words([&program])), 125, &["musl", &program]);
+    // As a child it runs, unmanaged.
+    let command = words(["sh", "-c", &format!("{program}; echo $?")]);
+    assert_same(&plain(&command), &folded(&turn.options("64M"), &command));
+}
+
 #[test]
 fn a_set_user_id_program() {
     const NOBODY: u32 = 65534;

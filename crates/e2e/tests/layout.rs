@@ -4,6 +4,17 @@
 use bench::size::mib;
 use pleat_e2e::{assert_same, folded, plain, program, python, skipped, turn, words};
 
+/// Each parent exits at once: the child's memory must be its own by then.
+#[test]
+fn a_daemon_outlives_its_parents() {
+    let turn = turn("daemon");
+    let command = words([python(), &program("daemon.py"), "60"]);
+    let (before, after) = (plain(&command), folded(&turn.options("40M"), &command));
+    assert_same(&before, &after);
+    assert_eq!(after.stdout, b"equal\n");
+    turn.assert_clean(&after);
+}
+
 #[test]
 fn forks_with_dirty_memory() {
     let turn = turn("fork");
