@@ -67,7 +67,8 @@ fn gnu_sort() {
     }
     std::fs::write(&input, lines).expect("the test's own folder can be written");
     let command = words(["sort", "--parallel=1", "--buffer-size=1G", &turn.word("lines")]);
-    compare(&turn, &command, [28, 22, 18]);
+    // 18 MiB is at the border of what compresses; below it a minute of faults would prove nothing more.
+    compare_spilling(&turn, &command, [28, 22, 18], Spill::May);
 }
 
 #[test]
