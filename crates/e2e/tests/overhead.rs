@@ -7,13 +7,29 @@ use std::time::Duration;
 use bench::tree::{cpu_ticks, pids};
 use pleat_e2e::{assert_same, command, folded, plain, pleat_command, python, turn, words};
 
-const PAIRS: usize = 15;
+/// Pairs of runs between two looks at the figures, and the most that are made: other programs of a shared machine make
+/// single pairs differ by far more than what is looked for.
+const PAIRS_AT_ONCE: usize = 15;
+const PAIRS_MOST: usize = 60;
 const ALLOWED_SHARE: f64 = 0.005;
 const ALLOWED_S: f64 = 0.020;
 
-fn median(mut numbers: Vec<f64>) -> (f64, f64, f64) {
-    numbers.sort_by(f64::total_cmp);
-    (numbers[numbers.len() / 2], numbers[0], numbers[numbers.len() - 1])
+fn sorted(numbers: &[f64]) -> Vec<f64> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+fn median(numbers: &[f64]) -> f64 {
+    sorted(numbers)[numbers.len() / 2]
+}
+
+/// The least that the median of all pairs there could be is, with a probability of 97.5 %: by the sign test, as no more is
+/// known about such differences than which is larger.
+fn median_at_least(numbers: &[f64]) -> f64 {
+    let count = numbers.len() as f64;
+    let below = count / 2.0 - 1.96 * count.sqrt() / 2.0;
+    sorted(numbers)[below as usize]
 }
 
 #[test]
@@ -24,23 +40,34 @@ fn a_budget_that_is_never_reached_costs_nothing() {
     let options = turn.options("4G");
     // The first run of each reads files that the others find in memory.
     assert_same(&plain(&job), &folded(&options, &job));
-    let (mut plain_runs, mut differences) = (Vec::new(), Vec::new());
-    for pair in 0..PAIRS {
-        // Each goes first as often as the other.
-        let (before, after) = if pair % 2 == 0 {
-            let before = plain(&job);
-            (before, folded(&options, &job))
-        } else {
-            let after = folded(&options, &job);
-            (plain(&job), after)
-        };
-        plain_runs.push(before.wall.as_secs_f64());
-        differences.push(after.wall.as_secs_f64() - before.wall.as_secs_f64());
+    let (mut plain_runs, mut added) = (Vec::new(), Vec::new());
+    while added.len() < PAIRS_MOST {
+        for pair in 0..PAIRS_AT_ONCE {
+            // Each goes first as often as the other.
+            let (before, after) = if pair % 2 == 0 {
+                let before = plain(&job);
+                (before, folded(&options, &job))
+            } else {
+                let after = folded(&options, &job);
+                (plain(&job), after)
+            };
+            plain_runs.push(before.wall.as_secs_f64());
+            added.push(after.wall.as_secs_f64() - before.wall.as_secs_f64());
+        }
+        let (plain_s, median_s) = (median(&plain_runs), median(&added));
+        let (least_s, most_s) = (sorted(&added)[0], sorted(&added)[added.len() - 1]);
+        println!(
+            "plain {plain_s:.3} s; pleat adds {median_s:+.4} s ({least_s:+.4} to {most_s:+.4}), {} pairs",
+            added.len()
+        );
+        let allowed_s = plain_s * ALLOWED_SHARE + ALLOWED_S;
+        if median_s <= allowed_s {
+            return;
+        }
+        let surely_s = median_at_least(&added);
+        assert!(surely_s <= allowed_s, "pleat adds {surely_s:.4} s or more to {plain_s:.3} s");
     }
-    let (plain_s, ..) = median(plain_runs);
-    let (median_s, least_s, most_s) = median(differences);
-    println!("plain {plain_s:.3} s; pleat adds {median_s:+.4} s ({least_s:+.4} to {most_s:+.4}), {PAIRS} pairs");
-    assert!(median_s <= plain_s * ALLOWED_SHARE + ALLOWED_S, "pleat adds {median_s:.4} s to {plain_s:.3} s");
+    panic!("after {PAIRS_MOST} pairs the median still is above what is allowed");
 }
 
 /// Ticks (10 ms) that the processes of a run compute in two seconds, once they have come to rest. `under` is how many
