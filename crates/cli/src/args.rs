@@ -151,6 +151,29 @@ pub(crate) enum CodecName {
     FoldDeep,
     /// `fold-deep`, and `lz4` for pages that it makes smaller still
     Auto,
+    /// The smallest encodings, made at a tenth of the speed of `auto`
+    Dense,
+    /// Words of 32 bits and a dictionary of sixteen of them (tuduce-gross, castro)
+    Wkdm,
+    /// The same with a dictionary of four sets of four (tuduce-gross)
+    Wk4x4,
+    /// Copies of up to 18 bytes, found at first sight (tuduce-gross)
+    Lzrw1,
+    /// The same with a search that misses less
+    #[value(name = "lzrw1-a")]
+    Lzrw1a,
+    /// LZO's fast level (tuduce-gross, zswap)
+    #[value(name = "lzo1x-1")]
+    Lzo1x1,
+    /// Frequent patterns and partial matches of 32-bit words, packed in one row (crames)
+    Pbpm,
+    /// The same, with a tape for each kind of part (crames)
+    PbpmSeparate,
+    /// The same, with one tape whose parts are aligned (crames)
+    PbpmSingle,
+    /// Lines of 1 KiB in four parts that share a dictionary; slow in software (mxt)
+    #[value(name = "mxt-lz1")]
+    MxtLz1,
 }
 
 /// `--when-full`.

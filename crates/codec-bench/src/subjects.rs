@@ -26,7 +26,7 @@ pub trait Subject {
 /// All that can be measured, the references first.
 pub fn all() -> Vec<Box<dyn Subject>> {
     let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(Memcpy), Box::new(LibLz4), Box::new(Zstd::new())];
-    for codec in codec::every() {
+    for codec in codec::ALL {
         subjects.push(Box::new(Ours { codec, scratch: Scratch::new() }));
     }
     subjects

@@ -26,19 +26,26 @@ pub use auto::Auto;
 pub use dense::Dense;
 pub use fold::{Fold, FoldDeep};
 pub use lz4::Lz4;
-pub use papers::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, PAPERS, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
+pub use papers::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
 pub use same_filled::{fill, same_filled};
 
-/// The codecs of a run; those of the papers are in [`PAPERS`]. A run tells its agents the place of its codec here.
-pub static ALL: [&dyn Codec; 4] = [&Lz4, &Fold, &FoldDeep, &Auto];
-
-/// For pages that stay cold. No run uses them yet.
-pub static COLD: [&dyn Codec; 1] = [&Dense];
-
-/// Every codec there is: those for a run, for cold pages, and of the papers.
-pub fn every() -> impl Iterator<Item = &'static dyn Codec> {
-    ALL.into_iter().chain(COLD).chain(PAPERS)
-}
+/// Every codec there is: ours, and those of the papers. A run tells its agents the place of its codec here.
+pub static ALL: [&dyn Codec; 14] = [
+    &Lz4,
+    &Fold,
+    &FoldDeep,
+    &Auto,
+    &Dense,
+    &Wkdm,
+    &Wk4x4,
+    &Lzrw1,
+    &Lzrw1a,
+    &Lzo1x1,
+    &Pbpm,
+    &PbpmSeparate,
+    &PbpmSingle,
+    &MxtLz1,
+];
 
 /// A way to make a page smaller.
 pub trait Codec: Send + Sync {

@@ -1,14 +1,14 @@
 //! What every codec promises, asked of each of them.
 
 use page::{PAGE_BYTES, PageBytes};
-use pleat_codec::{Codec, Corrupt, Lz4, Scratch, every, same_filled};
+use pleat_codec::{ALL, Codec, Corrupt, Lz4, Scratch, same_filled};
 use proptest::prelude::*;
 
 /// 120 pages of real programs; see `testdata/README.md`.
 const CORPUS: &[u8] = include_bytes!("../testdata/corpus.pages");
 
 fn codecs() -> impl Iterator<Item = &'static dyn Codec> {
-    every()
+    ALL.into_iter()
 }
 
 fn corpus() -> impl Iterator<Item = PageBytes> {

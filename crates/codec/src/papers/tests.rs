@@ -4,8 +4,10 @@ use alloc::vec::Vec;
 
 use page::{PAGE_BYTES, PageBytes};
 
-use super::PAPERS;
+use super::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
 use crate::{Codec, Corrupt, Scratch};
+
+static PAPERS: [&dyn Codec; 9] = [&Wkdm, &Wk4x4, &Lzrw1, &Lzrw1a, &Pbpm, &PbpmSeparate, &PbpmSingle, &Lzo1x1, &MxtLz1];
 
 const CORPUS: &[u8] = include_bytes!("../../testdata/corpus.pages");
 
