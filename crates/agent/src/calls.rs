@@ -1,8 +1,9 @@
-//! Two of libc's calls, in the place of libc's, for what userfaultfd does not tell us or makes differ.
+//! Three of libc's calls, in the place of libc's, for what userfaultfd does not tell us or makes differ.
 //!
 //! - mremap: memory that the program sees as one mapping may be several, because what is registered does not merge with
 //!   what is not, and the kernel remaps one. Then it is remapped piece by piece.
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped on fork.
+//! - mlockall: it would lock the agent's memory as well ([`sys::locking`]).
 //!
 //! Everything else goes through as it is, and so does all of it where nothing is managed. Who makes the system call
 //! without libc gets what the kernel gives: see docs/userfaultfd.md, "Limits".
@@ -12,6 +13,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use sys::Errno;
+use sys::locking;
 use sys::remap::{self, Piece, Pieces, Request};
 
 use crate::host::agent;
@@ -153,4 +155,11 @@ pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice
         }
     }
     to_libc(result.map(|()| 0), -1)
+}
+
+/// mlockall(2).
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
+    // In user mode, too: ours are not trapped, and what is missing then stays so until it is touched.
+    to_libc(locking::lock_all(flags as u32 as usize).map(|()| 0), -1)
 }

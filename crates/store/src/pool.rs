@@ -6,20 +6,26 @@
 use page::PAGE_BYTES;
 use sys::{Area, Errno};
 
-/// A long row of bytes, zero at first. A frame comes with the first write to it and goes with `release`.
+/// A long row of bytes, zero at first. A frame comes with the first write to it and goes with `release`. They are
+/// addresses without access until `open_to` says that they are wanted.
 pub(crate) struct Pool {
     area: Area,
 }
 
 impl Pool {
     pub(crate) fn reserve(bytes: usize) -> Result<Self, Errno> {
-        Area::reserve(bytes).map(|area| Self { area })
+        Area::reserve_closed(bytes).map(|area| Self { area })
+    }
+
+    /// Makes the first `bytes` usable. Fails where the system grants no more memory.
+    pub(crate) fn open_to(&mut self, bytes: usize) -> Result<(), Errno> {
+        self.area.open_to(bytes)
     }
 
     pub(crate) fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         self.assert_inside(offset, length);
         let start = self.area.base().wrapping_add(offset);
-        // SAFETY: the `length` bytes from `start` lie inside the area (asserted), which is mapped readable as long as
+        // SAFETY: the `length` bytes from `start` lie in what is open (asserted), which is mapped readable as long as
         // `self` lives, is initialised (anonymous memory starts as zeros), and is shorter than `isize::MAX`. They are
         // written and released only through `&mut self`, which cannot coexist with the returned borrow of `self`.
         unsafe { core::slice::from_raw_parts(start, length) }
@@ -51,7 +57,8 @@ impl Pool {
     }
 
     fn assert_inside(&self, offset: usize, length: usize) {
-        assert!(offset <= self.area.bytes() && length <= self.area.bytes() - offset, "outside the pool");
+        let open = self.area.open_bytes();
+        assert!(offset <= open && length <= open - offset, "outside the pool");
     }
 }
 
@@ -62,6 +69,7 @@ mod tests {
     #[test]
     fn bytes_are_kept_copied_and_released() {
         let mut pool = Pool::reserve(2 * PAGE_BYTES).unwrap();
+        pool.open_to(2 * PAGE_BYTES).unwrap();
         pool.bytes_mut(10, 3).copy_from_slice(b"abc");
         pool.copy(10, PAGE_BYTES + 1, 3);
         pool.copy(PAGE_BYTES + 2, 13, 2);
@@ -74,6 +82,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "outside the pool")]
     fn reading_past_the_end_is_a_bug() {
-        let _ = Pool::reserve(PAGE_BYTES).unwrap().bytes(PAGE_BYTES - 1, 2);
+        let mut pool = Pool::reserve(PAGE_BYTES).unwrap();
+        pool.open_to(PAGE_BYTES).unwrap();
+        let _ = pool.bytes(PAGE_BYTES - 1, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the pool")]
+    fn what_is_not_open_cannot_be_read() {
+        let _ = Pool::reserve(PAGE_BYTES).unwrap().bytes(0, 1);
     }
 }

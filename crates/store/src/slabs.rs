@@ -205,6 +205,7 @@ impl Slabs {
             self.released = self.table[slab].next;
             slab
         } else if self.table.len() < self.spans {
+            self.pool.open_to((self.table.len() + 1) * SPAN_BYTES).ok()?;
             self.table.push()
         } else {
             return None;

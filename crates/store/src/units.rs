@@ -28,6 +28,7 @@ impl Units {
     pub(crate) fn take(&mut self) -> Option<u32> {
         self.free.pop().or_else(|| {
             let fresh = ((self.fresh as usize) < self.count_max).then_some(self.fresh)?;
+            self.pool.open_to((fresh as usize + 1) * self.unit_bytes).ok()?;
             self.fresh += 1;
             Some(fresh)
         })

@@ -25,6 +25,11 @@ pub(crate) mod number {
     pub(crate) const RT_SIGPROCMASK: usize = 14;
     pub(crate) const MREMAP: usize = 25;
     pub(crate) const MADVISE: usize = 28;
+    pub(crate) const MSYNC: usize = 26;
+    pub(crate) const MLOCKALL: usize = 151;
+    #[cfg(test)]
+    pub(crate) const MUNLOCKALL: usize = 152;
+    pub(crate) const MLOCK2: usize = 325;
     pub(crate) const IOCTL: usize = 16;
     pub(crate) const CLONE: usize = 56;
     pub(crate) const KILL: usize = 62;
@@ -57,6 +62,11 @@ pub(crate) mod number {
     pub(crate) const RT_SIGPROCMASK: usize = 135;
     pub(crate) const MREMAP: usize = 216;
     pub(crate) const MADVISE: usize = 233;
+    pub(crate) const MSYNC: usize = 227;
+    pub(crate) const MLOCKALL: usize = 230;
+    #[cfg(test)]
+    pub(crate) const MUNLOCKALL: usize = 231;
+    pub(crate) const MLOCK2: usize = 284;
     pub(crate) const IOCTL: usize = 29;
     pub(crate) const CLONE: usize = 220;
     pub(crate) const KILL: usize = 129;

@@ -15,11 +15,16 @@ use crate::Errno;
 /// Frees pages that mlockall has locked, too (Linux 5.18); rustix has no name for it.
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
+/// Steps in which a closed area is opened.
+const OPENING_BYTES: usize = 2 << 20;
+
 /// A private, anonymous, lazily populated mapping between two guard pages. Unmapped on drop.
 #[derive(Debug)]
 pub struct Area {
     base: NonNull<u8>,
     bytes: usize,
+    /// How much of it, from the base on, may be read and written.
+    open: usize,
 }
 
 // SAFETY: an `Area` is an address range, not the data in it; those who share the data keep it consistent.
@@ -30,6 +35,13 @@ unsafe impl Sync for Area {}
 impl Area {
     /// Reserves `bytes` (rounded up to pages) of zeros. Costs address space only: frames come with the first write.
     pub fn reserve(bytes: usize) -> Result<Self, Errno> {
+        let mut area = Self::reserve_closed(bytes)?;
+        area.open_to(area.bytes)?;
+        Ok(area)
+    }
+
+    /// Reserves addresses without any access, which not even mlockall fills. [`Area::open_to`] makes them usable.
+    pub fn reserve_closed(bytes: usize) -> Result<Self, Errno> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
@@ -37,15 +49,40 @@ impl Area {
             rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes + 2 * PAGE_BYTES, ProtFlags::empty(), flags)?
         };
         let base = whole.cast::<u8>().wrapping_add(PAGE_BYTES);
-        let area = Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes };
+        let area = Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes, open: 0 };
         own::add(area.span())?;
-        // SAFETY: `base..base + bytes` lies inside the mapping made above, which nobody else knows yet.
-        unsafe { rustix::mm::mprotect(base.cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE)? };
+        // After the program's mlockall(MCL_FUTURE) ours would be locked too: filled when it is opened, and a page that
+        // is locked cannot leave the program for a place that is not, nor the other way round.
+        area.unlock();
         // A huge page would make one small encoding cost 2 MiB. Kernels without huge pages answer EINVAL; nothing
         // is lost then.
         // SAFETY: the advice concerns the same range and changes no content.
         let _ = unsafe { rustix::mm::madvise(base.cast(), bytes, Advice::LinuxNoHugepage) };
         Ok(area)
+    }
+
+    /// Makes the first `bytes`, or some more, readable and writable. Does nothing if they are.
+    pub fn open_to(&mut self, bytes: usize) -> Result<(), Errno> {
+        assert!(bytes <= self.bytes, "opened beyond its end");
+        if bytes <= self.open {
+            return Ok(());
+        }
+        let open = bytes.next_multiple_of(OPENING_BYTES).min(self.bytes);
+        let start = self.base.as_ptr().wrapping_add(self.open);
+        // SAFETY: the range lies inside the area; who may use it does not lose anything.
+        unsafe { rustix::mm::mprotect(start.cast(), open - self.open, MprotectFlags::READ | MprotectFlags::WRITE)? };
+        self.open = open;
+        Ok(())
+    }
+
+    /// How much of it may be read and written, from the base on.
+    pub fn open_bytes(&self) -> usize {
+        self.open
+    }
+
+    fn unlock(&self) {
+        // SAFETY: the range is ours; no content changes. The only error is a range that is not mapped.
+        let _ = unsafe { rustix::mm::munlock(self.base.as_ptr().cast(), self.bytes) };
     }
 
     /// The first byte.
@@ -85,6 +122,16 @@ impl Drop for Area {
         // wastes address space and harms nothing.
         let _ = unsafe { rustix::mm::munmap(whole, self.bytes + 2 * PAGE_BYTES) };
     }
+}
+
+/// Unlocks all areas, which mlockall locks with everything else.
+pub fn unlock_own() {
+    own::visit(&mut |span| {
+        let (start, bytes) = (span.start as *mut c_void, (span.end - span.start) as usize);
+        // SAFETY: no content changes. An area that has just been dropped leaves a range that is not mapped, or that a
+        // thread has mapped since: the program's own, which is then as if it had been mapped a moment later.
+        let _ = unsafe { rustix::mm::munlock(start, bytes) };
+    });
 }
 
 /// Whether any of these addresses lies in an area.
@@ -129,6 +176,15 @@ mod own {
         }
     }
 
+    pub(super) fn visit(visit: &mut dyn FnMut(core::ops::Range<u64>)) {
+        for entry in &SPANS {
+            let (start, end) = (entry.start.load(Ordering::Acquire), entry.end.load(Ordering::Acquire));
+            if start < end {
+                visit(start..end);
+            }
+        }
+    }
+
     pub(super) fn overlaps(addresses: core::ops::Range<u64>) -> bool {
         SPANS.iter().any(|entry| {
             entry.start.load(Ordering::Acquire) < addresses.end && addresses.start < entry.end.load(Ordering::Acquire)
@@ -159,6 +215,42 @@ mod tests {
             // SAFETY: inside the area.
             assert_eq!(unsafe { second.read() }, 0);
         }
+    }
+
+    /// How much of a mapping is resident, and whether it is locked.
+    fn resident_and_locked(base: *mut u8) -> (u64, bool) {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&format!("{:x}-", base as usize)));
+        let mut field = |name| lines.find_map(|line| line.strip_prefix(name)).unwrap();
+        let kib = field("Rss:").trim().trim_end_matches(" kB").parse().unwrap();
+        (kib, field("VmFlags:").split(' ').any(|flag| flag == "lo"))
+    }
+
+    #[test]
+    fn what_is_closed_is_not_filled_by_a_lock() {
+        let mut area = Area::reserve_closed(8 * OPENING_BYTES).unwrap();
+        area.open_to(PAGE_BYTES).unwrap();
+        assert_eq!(area.open_bytes(), OPENING_BYTES);
+        // As mlockall does. What is closed cannot be filled, which is what the answer says.
+        // SAFETY: inside the area.
+        let locked = unsafe { rustix::mm::mlock(area.base().cast(), area.bytes()) };
+        if locked == Err(Errno::PERM) {
+            return println!("skipped: mlock is not permitted");
+        }
+        let closed = area.base().wrapping_add(area.open_bytes());
+        assert_eq!(resident_and_locked(closed), (0, true));
+        unlock_own();
+        assert_eq!(resident_and_locked(area.base()), (OPENING_BYTES as u64 >> 10, false));
+        assert_eq!(resident_and_locked(closed), (0, false));
+        area.open_to(OPENING_BYTES + 1).unwrap();
+        // SAFETY: inside what is open.
+        unsafe { closed.write(1) };
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond its end")]
+    fn opening_beyond_the_end_is_refused() {
+        let _ = Area::reserve_closed(PAGE_BYTES).unwrap().open_to(PAGE_BYTES + 1);
     }
 
     #[test]

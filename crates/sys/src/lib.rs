@@ -17,6 +17,7 @@ pub mod handover;
 pub mod host;
 pub mod kernel;
 pub mod linux;
+pub mod locking;
 pub mod maps;
 pub mod process;
 pub mod remap;

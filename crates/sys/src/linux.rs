@@ -91,7 +91,7 @@ impl Linux {
 
     fn with(program: Uffd, quarters: Quarters, faults: Faults) -> Result<Self, Errno> {
         let frames_uffd = Uffd::open(feature::MOVE, faults)?;
-        frames_uffd.register(area_range(&quarters.frames))?;
+        frames_uffd.register_target(area_range(&quarters.frames))?;
         let read = OFlags::RDONLY | OFlags::CLOEXEC;
         let proc = rustix::fs::open(c"/proc/self", read | OFlags::DIRECTORY, Mode::empty())?;
         Ok(Self {

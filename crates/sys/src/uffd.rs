@@ -115,6 +115,15 @@ impl Uffd {
         self.ioctl(UFFDIO_REGISTER, argument.as_mut_ptr())
     }
 
+    /// The range is a place to move pages to. What is missing in it is no fault of ours: nobody reads this descriptor,
+    /// and a program that fills all that is mapped (mlockall past libc) would wait for ever.
+    pub fn register_target(&self, range: PageRange) -> Result<(), Errno> {
+        const REGISTER_MODE_WP: u64 = 2;
+        let mut argument = [range.start.address(), range.count().bytes().0, REGISTER_MODE_WP, 0];
+        // INVAL: a processor without write protection, such as aarch64 before Linux 6.10.
+        self.ioctl(UFFDIO_REGISTER, argument.as_mut_ptr()).or_else(|_| self.register(range))
+    }
+
     /// Faults in the range are the kernel's again.
     pub fn unregister(&self, range: PageRange) -> Result<(), Errno> {
         let mut argument = [range.start.address(), range.count().bytes().0];

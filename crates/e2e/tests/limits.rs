@@ -1,0 +1,52 @@
+//! Programs that lock their memory, or spread it.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use bench::cgroup::{Group, Swap};
+use bench::size::mib;
+use pleat_e2e::{assert_same, folded, folded_by, plain, pleat_words, skipped, turn, words};
+
+/// What is mapped and what will be: all of it is the program's own, locked and back in memory; nothing of the agent's
+/// reserved addresses, twice the machine's memory, is.
+#[test]
+fn mlockall_locks_the_program_and_not_the_agent() {
+    let turn = turn("mlockall");
+    let program = match turn.compile("lock.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    // So that a failure ends the program and not the machine.
+    let group = match Group::create("pleat-mlockall")
+        .and_then(|group| group.limit(512 << 20, Swap::Forbidden).map(|()| group))
+    {
+        Ok(group) => group,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program, "33554432"]);
+    let before = plain(&command);
+    let after = folded_by(group.command(&pleat_words(&turn.options("48M"), &command)));
+    println!("{:.2?} against {:.2?}, peak {}", after.wall, before.wall, mib(after.peaks.anon_bytes));
+    assert_same(&before, &after);
+    // What is locked counts: 64 MiB of it and 1 MiB that came later, and what pleat holds beside them.
+    assert!(after.peaks.anon_bytes < 120 << 20, "{} bytes", after.peaks.anon_bytes);
+    turn.assert_clean(&after);
+}
+
+/// Pages with a quarter of a gigabyte between them: what it costs to go over them does not depend on the distance.
+#[test]
+fn pages_scattered_over_terabytes() {
+    let turn = turn("scattered");
+    let program = match turn.compile("scattered.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program]);
+    let before = plain(&command);
+    let after = folded(&turn.options("48M"), &command);
+    println!("{:.2?} against {:.2?}", after.wall, before.wall);
+    assert_same(&before, &after);
+    // Measured: 1.7 s; 22 s when a sweep looked at each leaf of the page table.
+    assert!(after.wall < Duration::from_secs(15), "{:?}", after.wall);
+    turn.assert_clean(&after);
+}
