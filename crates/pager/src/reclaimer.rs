@@ -32,6 +32,11 @@ const REST_CALM: Duration = Duration::from_millis(4);
 const CALM_ROUNDS: u32 = 250;
 /// Unmanaged growth that makes it look for new mappings: this part of the free room at the high mark.
 const SCAN_DIVISOR: u64 = 8;
+/// The same once room is short. What grows in memory that is not registered waits for nobody, so new memory is registered
+/// while most of it has not been touched: then a fault waits until there is room.
+const SCAN_BYTES_SHORT: i64 = 64 << 10;
+/// A scan takes longer the more mappings there are. The next one waits for so many times as long.
+const SCAN_PAUSES: u64 = 3;
 /// Encodings that go below at a time: two segments' worth.
 const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
 /// Pages that the write-back hand passes under one hold of the lock.
@@ -60,6 +65,7 @@ pub struct Reclaimer {
     /// Unmanaged bytes after the last scan: what cannot be managed.
     unmanageable: i64,
     scanned_once: bool,
+    scan_again_ns: u64,
     exhaustion: Exhaustion,
     calm_rounds: u32,
     last_resident: ByteCount,
@@ -80,6 +86,7 @@ impl Reclaimer {
             worker: Worker::patient(),
             unmanageable: 0,
             scanned_once: false,
+            scan_again_ns: 0,
             exhaustion: Exhaustion::default(),
             calm_rounds: 0,
             last_resident: ByteCount::ZERO,
@@ -93,8 +100,10 @@ impl Reclaimer {
         let begun = pager.kernel.now_ns();
         let resident = self.resident(pager, begun);
         let unmanaged = self.reconcile(pager, resident, share);
-        if self.wants_scan(pager, unmanaged) && matches!(scan(pager), Scanned::Registered(_)) {
+        if self.wants_scan(pager, unmanaged, begun) && matches!(scan(pager), Scanned::Registered(_)) {
             self.scanned_once = true;
+            let scanned = pager.kernel.now_ns();
+            self.scan_again_ns = scanned + SCAN_PAUSES * (scanned - begun);
             let resident = self.resident(pager, begun);
             self.unmanageable = self.reconcile(pager, resident, share);
         }
@@ -146,11 +155,12 @@ impl Reclaimer {
         accounts.unmanaged
     }
 
-    fn wants_scan<K: Kernel, S: Store>(&self, pager: &Pager<K, S>, unmanaged: i64) -> bool {
+    fn wants_scan<K: Kernel, S: Store>(&self, pager: &Pager<K, S>, unmanaged: i64, now: u64) -> bool {
         let state = pager.lock();
         let step = (state.accounts.marks.high.0 / SCAN_DIVISOR) as i64;
         let is_short = state.goal() > ByteCount::ZERO;
-        !self.scanned_once || unmanaged > self.unmanageable + if is_short { step / 4 } else { step }
+        let step = if is_short { SCAN_BYTES_SHORT.min(step / 4) } else { step };
+        !self.scanned_once || unmanaged > self.unmanageable + step && now >= self.scan_again_ns
     }
 
     /// Moves pages out and encodes them until the high mark is reached.
