@@ -68,6 +68,17 @@ impl<S: Store> Cache<S> {
         count
     }
 
+    /// The first pages of a run that are side by side, resident, and no older than `oldest`.
+    pub fn resident_run(&self, start: PageIndex, count: PageCount, oldest: Age) -> Option<(PageIndex, PageCount)> {
+        let is_one = |step: &u64| {
+            let slot = self.table.get(start + PageCount(*step));
+            slot.place() == Place::Resident && slot.age() <= oldest
+        };
+        let first = (0..count.0).find(is_one)?;
+        let end = (first..count.0).find(|step| !is_one(step)).unwrap_or(count.0);
+        Some((start + PageCount(first), PageCount(end - first)))
+    }
+
     /// Gives a resident page another age.
     pub fn touch(&mut self, page: PageIndex, age: Age) {
         let slot = self.table.get(page);

@@ -9,6 +9,7 @@ use alloc::vec;
 use cache::{Outcome, Place, Published};
 use codec::{Scratch, same_filled};
 use page::{FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
+use policy::drop_behind::Victim;
 use policy::replacement::Age;
 use store::Store;
 use sys::Errno;
@@ -104,15 +105,23 @@ impl Worker {
         if room.count == 0 {
             return Evicted::NoFrames;
         }
-        let State { cache, hand, .. } = state;
-        if cache.census().resident == PageCount::ZERO {
+        if state.cache.census().resident == PageCount::ZERO {
             return Evicted::Nothing;
         }
-        let Some((page, count)) = cache.victims(hand, PageCount(room.count as u64), LOOKS_MAX) else {
+        let Some((page, count, victim)) = victims(state, PageCount(room.count as u64)) else {
             return Evicted::Aged;
         };
         let count = count.min(state.regions.run(page, count).max(PageCount(1)));
-        move_out(pager, state, page, count, room.first)
+        let evicted = move_out(pager, state, page, count, room.first);
+        if let Evicted::Moved(count) = evicted
+            && count > PageCount::ZERO
+        {
+            state.behind.evicted(page, victim);
+            if victim == Victim::Passed {
+                pager.entry.add(Counter::DroppedBehind, count.0);
+            }
+        }
+        evicted
     }
 
     /// Encodes the oldest frames, publishes the encodings and gives the frames back.
@@ -187,6 +196,18 @@ impl Worker {
         }
         gained
     }
+}
+
+/// The next run to go, and who has chosen it.
+fn victims<S: Store>(state: &mut State<S>, run_max: PageCount) -> Option<(PageIndex, PageCount, Victim)> {
+    let State { cache, hand, behind, .. } = state;
+    while let Some(passed) = behind.next_run() {
+        if let Some((page, count)) = cache.resident_run(passed.start, passed.count, Age::TOUCHED) {
+            return Some((page, count.min(run_max), Victim::Passed));
+        }
+    }
+    let (page, count) = cache.victims(hand, run_max, LOOKS_MAX)?;
+    Some((page, count, Victim::Hand))
 }
 
 fn encode_page<K, S>(

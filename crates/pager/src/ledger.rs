@@ -81,6 +81,8 @@ numbers! {
         Reclaimed = "pages_reclaimed",
         /// Of these, pages that the fault handler moved while the reclaimer slept.
         Stocked = "pages_stocked",
+        /// Of these, pages that a walk had just passed.
+        DroppedBehind = "pages_dropped_behind",
         /// Pages that could not be moved: pinned, locked, or shared after fork.
         Unmovable = "pages_unmovable",
         /// Pages brought back before anybody asked, beside one that was asked for.

@@ -12,6 +12,7 @@ use core::time::Duration;
 use backing::{ReadBuffer, ReadError, ReadJob};
 use cache::{Lookup, Place};
 use page::{PAGE_BYTES, PageBytes, PageCount, PageIndex};
+use policy::drop_behind::Run;
 use policy::prefetch::{Streams, WINDOW_MAX};
 use policy::replacement::Age;
 use store::Store;
@@ -204,7 +205,7 @@ impl Server {
                 Gathered::Deferred => return Ok(Served::Deferred),
             };
             self.decode(pager, page, count)?;
-            match self.fill(pager, page, count, kind)? {
+            match self.fill(pager, page, count, kind, window)? {
                 Some(filled) => {
                     self.streams.shortened(page, window, filled.max(PageCount(1)));
                     let kind = if filled == PageCount::ZERO { FaultKind::Raced } else { kind };
@@ -255,6 +256,7 @@ impl Server {
                 if !state.frozen && state.ring.is_waiting(frame) && pager.kernel.move_back(frame, page).is_ok() {
                     state.ring.vacate(frame);
                     state.settle(page, Age::HOT);
+                    state.behind.brought(Run { start: page, count: PageCount(1) }, PageCount(1));
                     return Gathered::Served(FaultKind::Staged);
                 }
                 // SAFETY: the frame holds the page until its encoding is published, which needs the lock that we hold.
@@ -393,6 +395,7 @@ impl Server {
         page: PageIndex,
         count: usize,
         kind: FaultKind,
+        window: PageCount,
     ) -> Result<Option<PageCount>, Stuck> {
         let filled = pager.kernel.fill(page, &self.pages[..count]);
         if filled.done > PageCount::ZERO {
@@ -401,6 +404,9 @@ impl Server {
                 state.note_filled(page + PageCount(step), kind, if step == 0 { Age::TOUCHED } else { Age::NONE });
             }
             state.copied = None;
+            if kind != FaultKind::ZeroFill && !state.frozen {
+                state.behind.brought(Run { start: page, count: filled.done }, window);
+            }
             drop(state);
             pager.entry.add(Counter::Prefetched, filled.done.0 - 1);
             return Ok(Some(filled.done));

@@ -1,11 +1,13 @@
 //! The state under the lock: which ranges are managed, where each page is, and what has left but is not encoded.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use backing::{ChildPin, ReadJob};
 use cache::{Cache, Hand, Lookup, Place};
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
+use policy::drop_behind::DropBehind;
 use policy::replacement::Age;
 use store::Store;
 use sys::kernel::{ForkedMemory, Message, PageRange};
@@ -20,6 +22,9 @@ use crate::stock::Moves;
 /// Room kept in the journal for the faults of one batch.
 const JOURNAL_RESERVE: usize = 64;
 
+/// The part of the ring's pages that a walk may use again before they go, as a divisor.
+const LAG_DIVISOR: u64 = 2;
+
 /// Everything that faults, reclaim and layout messages change.
 #[derive(Debug)]
 pub(crate) struct State<S> {
@@ -27,6 +32,7 @@ pub(crate) struct State<S> {
     pub(crate) regions: Regions,
     pub(crate) ring: Ring,
     pub(crate) hand: Hand,
+    pub(crate) behind: Box<DropBehind>,
     pub(crate) moves: Moves,
     pub(crate) accounts: Accounts,
     /// While the program forks nothing above may change; see [`Journal`].
@@ -57,10 +63,12 @@ pub(crate) struct State<S> {
 
 impl<S: Store> State<S> {
     pub(crate) fn new(cache: Cache<S>, ring: Ring, accounts: Accounts) -> Self {
+        let lag = PageCount(ring.capacity() / LAG_DIVISOR);
         Self {
             cache,
             ring,
             accounts,
+            behind: Box::new(DropBehind::new(lag)),
             regions: Regions::default(),
             hand: Hand::default(),
             moves: Moves::default(),

@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod area;
+pub mod drop_behind;
 pub mod prefetch;
 pub mod replacement;
 pub mod sizing;

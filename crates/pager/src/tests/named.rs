@@ -378,3 +378,21 @@ fn what_is_unmapped_is_about_to_be_discarded_no_more() {
         assert!(world.pager.lock().discarded_early.is_empty(), "{unmapped:?}");
     }
 }
+
+/// Decision 16: for a loop, what was used last is wanted last. How much that gives is tested with the policy.
+#[test]
+fn behind_a_walk_in_rounds_pages_go_first() {
+    let pages = 900;
+    let mix = Mix { pages_max: pages, ..Mix::PLAIN };
+    let setup = Setup { share: ByteCount(11 << 18), frames: PageCount(64), mix, ..Setup::plain(31) };
+    let mut world = world(pages, setup, Content::Text);
+    for _ in 0..40 {
+        for page in 0..pages {
+            world.touch(PageIndex(FIRST + page), None).unwrap();
+            world.round();
+        }
+    }
+    let dropped = world.pager.entry.count(Counter::DroppedBehind);
+    assert!(dropped > pages, "{dropped} pages dropped behind the walk");
+    world.finish().unwrap();
+}
