@@ -28,18 +28,32 @@ mod shuffles;
 mod tests;
 mod words;
 
-use format::{Head, List};
+use format::{HEADER_BYTES, Head, List, STORED, STORED_BYTES};
 
 /// Words of a page.
 const WORDS: usize = PAGE_BYTES / 8;
 /// Words that are encoded together.
 const GROUP: usize = 8;
+/// Groups of a page.
+const GROUPS: usize = WORDS / GROUP;
 /// Choices of a word: zero, none, and the words that come this far before its group, less two.
 const WINDOW: usize = 32;
 /// The choice of a word that is told in full: it shares at most one byte with any other choice.
 const WHOLE: usize = 1;
 /// Bits that say which.
 const INDEX_BITS: usize = 5;
+/// How a choice is written: its highest bit lowest.
+#[inline]
+const fn field(choice: u8) -> u8 {
+    (choice << 1 | choice >> (INDEX_BITS - 1)) & ((1 << INDEX_BITS) - 1)
+}
+
+/// The other way.
+#[inline]
+const fn choice(field: u8) -> u8 {
+    field >> 1 | (field & 1) << (INDEX_BITS - 1)
+}
+
 /// A bit for each word of the page: whether it is listed.
 const BITMAP_BYTES: usize = WORDS / 8;
 /// Areas are written in vectors and may be overrun by one.
@@ -58,6 +72,39 @@ pub struct Fold;
 #[derive(Clone, Copy, Default, Debug)]
 pub struct FoldDeep;
 
+/// Which words a word may choose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reach {
+    /// Those of the last three groups but one word: enough for most, and a quarter fewer to compare with.
+    Near,
+    /// All of the window.
+    Far,
+}
+
+impl Reach {
+    /// The lowest choice that is tried, but for zero.
+    const fn first(self) -> usize {
+        match self {
+            Self::Near => 9,
+            Self::Far => WHOLE + 1,
+        }
+    }
+}
+
+/// The places where a page is looked at before anything else: sample *i* compares the words 16 *i* + 15 … 16 *i* + 22, or as
+/// many as there are, with those that come *i* + 1 before them. So records of any length up to 16 words show.
+const SAMPLES: usize = 31;
+
+/// Where a sample's words are in the page, in bytes, and those that they are compared with.
+#[inline]
+const fn sample_at(sample: usize) -> (usize, usize) {
+    let words = 16 * sample + 15;
+    (8 * words, 8 * (words - sample - 1))
+}
+
+/// Of random bytes one in 256 is the same by chance: here eight, and more than this in one page of ten thousand.
+const SAME_BYTES_OF_NOISE: u32 = 20;
+
 /// Which of the two levels to write. Any decoder reads both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Level {
@@ -65,16 +112,22 @@ pub(crate) enum Level {
     Deep,
 }
 
-/// Working memory of the encoder, about 36 KiB.
+/// Groups that choose together.
+const TILE: usize = 8;
+/// For each choice and each of these groups, the bytes that differ: a bit for each of a group's.
+type Tile = [[u64; TILE]; WINDOW];
+
+/// Working memory of the encoder, about 36 KiB. An area may be written in whole vectors, so it has one more than it needs.
 #[repr(C, align(64))]
 pub(crate) struct Workspace {
     /// The listed words, behind as many zeros as the window reaches back.
     words: [u64; WINDOW + WORDS + GROUP],
-    /// For each word of a group and each choice, the bytes that are equal: a group's eight bytes for one choice together.
-    equal: [u64; WINDOW * WORDS / GROUP],
-    bitmap: [u8; BITMAP_BYTES],
-    differs: [u8; WORDS / GROUP],
-    indices: [u8; WORDS / GROUP * INDEX_BITS + VECTOR_BYTES],
+    different: [Tile; GROUPS / TILE],
+    /// For each group, the bytes that are told.
+    told: [u64; GROUPS],
+    bitmap: [u8; BITMAP_BYTES + VECTOR_BYTES],
+    differs: [u8; GROUPS + VECTOR_BYTES],
+    indices: [u8; GROUPS * INDEX_BITS + VECTOR_BYTES],
     masks: [u8; WORDS + VECTOR_BYTES],
     literals: [u8; PAGE_BYTES + VECTOR_BYTES],
     pub(crate) frequent: frequent::Workspace,
@@ -83,10 +136,11 @@ pub(crate) struct Workspace {
 impl Workspace {
     pub(crate) const EMPTY: Self = Self {
         words: [0; WINDOW + WORDS + GROUP],
-        equal: [0; WINDOW * WORDS / GROUP],
-        bitmap: [0; BITMAP_BYTES],
-        differs: [0; WORDS / GROUP],
-        indices: [0; WORDS / GROUP * INDEX_BITS + VECTOR_BYTES],
+        different: [[[0; TILE]; WINDOW]; GROUPS / TILE],
+        told: [0; GROUPS],
+        bitmap: [0; BITMAP_BYTES + VECTOR_BYTES],
+        differs: [0; GROUPS + VECTOR_BYTES],
+        indices: [0; GROUPS * INDEX_BITS + VECTOR_BYTES],
         masks: [0; WORDS + VECTOR_BYTES],
         literals: [0; PAGE_BYTES + VECTOR_BYTES],
         frequent: frequent::Workspace::EMPTY,
@@ -101,20 +155,22 @@ struct Written {
     literals: usize,
 }
 
-/// What each listed word is made of: its choice, and which of its bytes are told. The words that fill up the last group have
-/// them, too.
+/// Which bytes of each listed word are told; those of the words that fill up the last group, too.
 #[repr(C, align(64))]
-struct Steps {
-    choices: [u8; WORDS],
-    masks: [u8; WORDS],
-}
+struct Steps([u8; WORDS]);
 
 /// One way to do the work. A value exists only where the processor can run it.
 trait Path: frequent::Path + Copy {
-    /// Fills the areas of the workspace.
-    fn encode(self, page: &PageBytes, workspace: &mut Workspace) -> Written;
+    /// Bits that are set in at most 64 bytes.
+    fn ones(self, bytes: &[u8]) -> usize;
 
-    /// Unpacks choices and masks, and returns the sum of the masks' bits. There must be as many masks as bits in `differs`.
+    /// How many bytes are the same in [`SAMPLES`].
+    fn same_bytes(self, page: &PageBytes) -> u32;
+
+    /// Fills the areas of the workspace. The choices that are tried are zero, and those from `first`.
+    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written;
+
+    /// Unpacks the masks, and returns the sum of their bits. There must be as many masks as bits in `differs`.
     fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize;
 
     /// Rebuilds the page. There must be as many literals as the masks have bits, and in `bitmap` as many bits as words are listed.
@@ -122,20 +178,29 @@ trait Path: frequent::Path + Copy {
 }
 
 /// Encodes to the start of `out`; see [`Codec::encode`].
+#[inline(always)]
 fn encode(path: impl Path, level: Level, page: &PageBytes, workspace: &mut Workspace, out: &mut [u8]) -> Option<usize> {
-    let Written { list, masks, literals } = path.encode(page, workspace);
-    let Workspace { bitmap, differs, indices, masks: mask_bytes, literals: literal_bytes, frequent, .. } = workspace;
     let mut to = Output { out, at: 0 };
-    to.put(&list.header(masks, level))?;
-    to.put(&bitmap[..list.bitmap_bytes.count_ones() as usize])?;
-    to.put(&differs[..list.groups()])?;
-    to.put(&indices[..list.groups() * INDEX_BITS])?;
+    if path.same_bytes(page) <= SAME_BYTES_OF_NOISE {
+        to.put(&STORED.to_le_bytes(), STORED_BYTES)?;
+        to.put(&page.0, PAGE_BYTES)?;
+        return Some(to.at);
+    }
+    let reach = if level == Level::Plain { Reach::Near } else { Reach::Far };
+    let Written { list, masks, literals } = path.encode(page, reach, workspace);
+    let Workspace { bitmap, differs, indices, masks: mask_bytes, literals: literal_bytes, frequent, .. } = workspace;
+    to.put(&list.header(masks, level), HEADER_BYTES)?;
+    to.put(bitmap, list.bitmap_bytes.count_ones() as usize)?;
+    to.put(differs, list.groups())?;
+    to.put(indices, list.groups() * INDEX_BITS)?;
     if level == Level::Plain {
-        to.put(&mask_bytes[..masks])?;
-        to.put(&literal_bytes[..literals])?;
+        to.put(mask_bytes, masks)?;
+        to.put(literal_bytes, literals)?;
     } else {
-        to.put(frequent::encode(path, mask_bytes, masks, frequent::MASK_BITS, frequent))?;
-        to.put(frequent::encode(path, literal_bytes, literals, frequent::LITERAL_BITS, frequent))?;
+        let coded = frequent::encode(path, mask_bytes, masks, frequent::MASK_BITS, frequent);
+        to.put(coded, coded.len())?;
+        let coded = frequent::encode(path, literal_bytes, literals, frequent::LITERAL_BITS, frequent);
+        to.put(coded, coded.len())?;
     }
     Some(to.at)
 }
@@ -147,22 +212,43 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// `None` if there is no room for them and one more byte.
-    fn put(&mut self, bytes: &[u8]) -> Option<()> {
-        let end = self.at + bytes.len();
+    /// The first `count` bytes of an area. `None` if there is no room for them and one more byte.
+    #[inline(always)]
+    fn put(&mut self, area: &[u8], count: usize) -> Option<()> {
+        let end = self.at + count;
         if end >= self.out.len() {
             return None;
         }
-        self.out[self.at..end].copy_from_slice(bytes);
+        let vectors = count.div_ceil(VECTOR_BYTES);
+        let room = self.out[self.at..].as_chunks_mut::<VECTOR_BYTES>().0;
+        let bytes = area.as_chunks::<VECTOR_BYTES>().0;
+        if vectors <= room.len() && vectors <= bytes.len() {
+            // Whole vectors, which what comes next overwrites: a copy of just so many bytes takes a guess at their number.
+            for (room, bytes) in room.iter_mut().zip(bytes).take(vectors) {
+                *room = *bytes;
+            }
+        } else {
+            self.out[self.at..end].copy_from_slice(&area[..count]);
+        }
         self.at = end;
         Some(())
     }
 }
 
 /// Decodes either level; see [`Codec::decode`].
+#[inline(always)]
 fn decode(path: impl Path, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
+    if let Some((number, stored)) = encoding.split_first_chunk()
+        && u16::from_le_bytes(*number) == STORED
+    {
+        page.0 = *stored.as_array().ok_or(Corrupt)?;
+        return Ok(());
+    }
     let head = Head::parse(encoding)?;
-    let mut steps = Steps { choices: [0; WORDS], masks: [0; WORDS] };
+    if !head.agrees(path) {
+        return Err(Corrupt);
+    }
+    let mut steps = Steps([0; WORDS]);
     if head.is_coded {
         return decode_coded(path, &head, &mut steps, page);
     }

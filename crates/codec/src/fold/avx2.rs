@@ -5,12 +5,12 @@ use core::arch::x86_64::*;
 
 use page::PageBytes;
 
-use super::format::Head;
+use super::format::{self, Head};
 use super::frequent::{self, Counts, Selection};
 use super::scalar::Scalar;
 use super::shuffles::{PACKS, UNPACKS};
 use super::words::{self, Words};
-use super::{GROUP, Path, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+use super::{GROUP, Path, Reach, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
 
 cpufeatures::new!(needed, "avx2", "bmi1", "popcnt");
 
@@ -26,13 +26,26 @@ impl Avx2 {
 }
 
 impl Path for Avx2 {
-    fn encode(self, page: &PageBytes, workspace: &mut Workspace) -> Written {
-        #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn encode(with: Avx2, page: &PageBytes, workspace: &mut Workspace) -> Written {
-            words::encode(with, page, workspace)
+    fn ones(self, bytes: &[u8]) -> usize {
+        #[target_feature(enable = "popcnt")]
+        fn ones(bytes: &[u8]) -> usize {
+            format::ones(bytes)
         }
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { encode(self, page, workspace) }
+        unsafe { ones(bytes) }
+    }
+
+    fn same_bytes(self, page: &PageBytes) -> u32 {
+        words::same_bytes(page)
+    }
+
+    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
+        #[target_feature(enable = "avx2,bmi1,popcnt")]
+        fn encode(with: Avx2, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
+            words::encode(with, page, reach, workspace)
+        }
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { encode(self, page, reach, workspace) }
     }
 
     fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
@@ -87,9 +100,9 @@ impl frequent::Path for Avx2 {
 // Always inlined into the functions above, so that the intrinsics are, too.
 impl Words for Avx2 {
     #[inline(always)]
-    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP] {
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], reach: Reach) -> [u8; GROUP] {
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { choose(words, window) }
+        unsafe { choose(words, window, reach.first()) }
     }
 
     #[inline(always)]
@@ -113,12 +126,12 @@ impl Words for Avx2 {
 
 #[target_feature(enable = "avx2")]
 #[inline]
-fn choose(words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP] {
+fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], first: usize) -> [u8; GROUP] {
     let (low, high) = (load(part(words, 0)), load(part(words, 4)));
     let mut choice = _mm256_setzero_si256();
     let (mut best_low, mut best_high) = (key(low, choice, choice), key(high, choice, choice));
-    choice = _mm256_set1_epi64x(WHOLE as i64);
-    for predictor in &window[WHOLE + 1..] {
+    choice = _mm256_set1_epi64x(first as i64 - 1);
+    for predictor in &window[first..] {
         choice = _mm256_add_epi64(choice, _mm256_set1_epi64x(1));
         let predictor = _mm256_set1_epi64x(predictor.cast_signed());
         best_low = _mm256_max_epi32(best_low, key(low, predictor, choice));

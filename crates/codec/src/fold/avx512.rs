@@ -5,9 +5,12 @@ use core::arch::x86_64::*;
 
 use page::PageBytes;
 
-use super::format::{Head, List, Unlisted, ones};
+use super::format::{Head, List, Unlisted};
 use super::frequent::{self, Counts, Selection};
-use super::{BITMAP_BYTES, GROUP, INDEX_BITS, Path, Steps, VECTOR_BYTES, WHOLE, WINDOW, WORDS, Workspace, Written};
+use super::{
+    BITMAP_BYTES, GROUP, GROUPS, INDEX_BITS, Path, Reach, SAMPLES, Steps, TILE, Tile, VECTOR_BYTES, WHOLE, WINDOW,
+    Workspace, Written, field, sample_at,
+};
 
 mod bytes;
 mod decode;
@@ -17,6 +20,7 @@ cpufeatures::new!(
     needed,
     "avx512f",
     "avx512bw",
+    "avx512dq",
     "avx512vl",
     "avx512vbmi",
     "avx512vbmi2",
@@ -37,9 +41,19 @@ impl Avx512 {
 }
 
 impl Path for Avx512 {
-    fn encode(self, page: &PageBytes, workspace: &mut Workspace) -> Written {
+    fn ones(self, bytes: &[u8]) -> usize {
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { encode::encode(page, workspace) }
+        unsafe { decode::ones_of(bytes) }
+    }
+
+    fn same_bytes(self, page: &PageBytes) -> u32 {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { encode::same_bytes(page) }
+    }
+
+    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { encode::encode(page, reach, workspace) }
     }
 
     fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
@@ -181,4 +195,15 @@ fn unpack_bits(packed: __m512i, bits: usize) -> __m512i {
     let eights = _mm512_permutexvar_epi8(load_bytes(&unpacking.bytes), packed);
     let numbers = _mm512_multishift_epi64_epi8(load_bytes(&unpacking.shifts), eights);
     _mm512_and_si512(numbers, _mm512_set1_epi8((1_i8 << bits) - 1))
+}
+
+/// Bits that are set.
+#[target_feature(enable = "popcnt")]
+#[inline]
+fn ones<const N: usize>(bits: &[u64; N]) -> usize {
+    let mut sum = 0;
+    for bits in bits {
+        sum += bits.count_ones() as usize;
+    }
+    sum
 }

@@ -1,6 +1,6 @@
 //! The head of an encoding: which words are listed, and where the areas are.
 
-use super::{GROUP, INDEX_BITS, Level, WORDS};
+use super::{GROUP, INDEX_BITS, Level, Path, WORDS};
 use crate::Corrupt;
 
 /// Listed words and masks, as 16-bit numbers, and a bit for each byte of the bitmap: whether it is not zero.
@@ -9,6 +9,13 @@ pub(super) const HEADER_BYTES: usize = 12;
 pub(super) const REPEATS: u16 = 1 << 15;
 /// In the first number of the header: masks and literals are coded, which is the deep level.
 pub(super) const CODED: u16 = 1 << 14;
+/// The first number where nothing is folded: the page follows as it is.
+pub(super) const STORED: u16 = 1 << 13;
+/// The bytes of that number.
+pub(super) const STORED_BYTES: usize = 2;
+/// With so many listed words the encoder lists all: the bitmap takes more than the few others.
+const ALL_FROM: usize = 448;
+
 /// What the words are that a page does not list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unlisted {
@@ -18,9 +25,16 @@ pub(super) enum Unlisted {
 }
 
 impl Unlisted {
-    /// The rule that lists fewer words; of equals zeros, which are decoded faster.
-    pub(super) fn shorter(not_zero: usize, not_repeated: usize) -> Self {
-        if not_repeated < not_zero { Self::Repeats } else { Self::Zeros }
+    /// The rule that lists fewer words; of equals zeros, which are decoded faster. None where all are to be listed.
+    #[inline]
+    pub(super) fn shorter(not_zero: usize, not_repeated: usize) -> Option<Self> {
+        if not_zero.min(not_repeated) >= ALL_FROM {
+            None
+        } else if not_repeated < not_zero {
+            Some(Self::Repeats)
+        } else {
+            Some(Self::Zeros)
+        }
     }
 }
 
@@ -34,6 +48,13 @@ pub(super) struct List {
 }
 
 impl List {
+    /// Every word is listed, and there is no bitmap.
+    pub(super) const ALL: Self = Self { unlisted: Unlisted::Zeros, words: WORDS, bitmap_bytes: 0 };
+
+    pub(super) fn is_all(self) -> bool {
+        self.words == WORDS
+    }
+
     pub(super) fn groups(self) -> usize {
         self.words.div_ceil(GROUP)
     }
@@ -50,7 +71,7 @@ impl List {
     }
 }
 
-/// An encoding up to its masks. The areas are as long as they say of each other.
+/// An encoding up to its masks. The areas are as long as they say of each other, once [`Head::agrees`] says so.
 pub(super) struct Head<'a> {
     pub(super) list: List,
     pub(super) is_coded: bool,
@@ -58,7 +79,7 @@ pub(super) struct Head<'a> {
     pub(super) bitmap: &'a [u8],
     /// A bit for each listed word: whether it differs from its predictor in some bytes.
     pub(super) differs: &'a [u8],
-    /// Five bytes for each group: its words' choices.
+    /// Five bytes for each group: its words' choices. And all that is behind them.
     pub(super) indices: &'a [u8],
     /// A byte for each word that differs: which bytes do. As many as `differs` has bits.
     pub(super) masks: usize,
@@ -76,20 +97,25 @@ impl<'a> Head<'a> {
         let is_coded = words & CODED != 0;
         let words = usize::from(words & !(REPEATS | CODED));
         let masks = usize::from(u16::from_le_bytes([masks_low, masks_high]));
-        if words > WORDS {
+        let list = List { unlisted, words, bitmap_bytes: u64::from_le_bytes(*bitmap_bytes) };
+        if words > WORDS || (list.is_all() && (list.bitmap_bytes != 0 || unlisted != Unlisted::Zeros)) {
             return Err(Corrupt);
         }
-        let list = List { unlisted, words, bitmap_bytes: u64::from_le_bytes(*bitmap_bytes) };
         let (bitmap, rest) = rest.split_at_checked(list.bitmap_bytes.count_ones() as usize).ok_or(Corrupt)?;
         let (differs, rest) = rest.split_at_checked(list.groups()).ok_or(Corrupt)?;
-        let (indices, rest) = rest.split_at_checked(list.groups() * INDEX_BITS).ok_or(Corrupt)?;
-        let agree = ones(bitmap) == words && ones(differs) == masks;
-        if agree { Ok(Self { list, is_coded, bitmap, differs, indices, masks, rest }) } else { Err(Corrupt) }
+        let (indices, rest) = (rest, rest.get(list.groups() * INDEX_BITS..).ok_or(Corrupt)?);
+        Ok(Self { list, is_coded, bitmap, differs, indices, masks, rest })
+    }
+
+    /// Whether as many bits are set as words are listed, and masks told.
+    #[inline(always)]
+    pub(super) fn agrees(&self, path: impl Path) -> bool {
+        (self.list.is_all() || path.ones(self.bitmap) == self.list.words) && path.ones(self.differs) == self.masks
     }
 }
 
 /// Bits that are set.
-#[inline]
+#[inline(always)]
 pub(super) fn ones(bytes: &[u8]) -> usize {
     let (words, tail) = bytes.as_chunks::<8>();
     let in_words: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();

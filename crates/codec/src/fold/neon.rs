@@ -5,20 +5,28 @@ use core::arch::aarch64::*;
 
 use page::PageBytes;
 
-use super::format::Head;
+use super::format::{self, Head};
 use super::frequent::{self, Counts, Selection};
 use super::scalar::Scalar;
 use super::shuffles::{PACKS, UNPACKS};
 use super::words::{self, Words};
-use super::{GROUP, Path, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+use super::{GROUP, Path, Reach, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
 
 /// An aarch64 processor: each has these vectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Neon;
 
 impl Path for Neon {
-    fn encode(self, page: &PageBytes, workspace: &mut Workspace) -> Written {
-        words::encode(self, page, workspace)
+    fn ones(self, bytes: &[u8]) -> usize {
+        format::ones(bytes)
+    }
+
+    fn same_bytes(self, page: &PageBytes) -> u32 {
+        words::same_bytes(page)
+    }
+
+    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
+        words::encode(self, page, reach, workspace)
     }
 
     fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
@@ -62,9 +70,9 @@ impl frequent::Path for Neon {
 
 impl Words for Neon {
     #[inline(always)]
-    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP] {
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], reach: Reach) -> [u8; GROUP] {
         // SAFETY: every aarch64 processor that Rust builds for has these vectors.
-        unsafe { choose(words, window) }
+        unsafe { choose(words, window, reach.first()) }
     }
 
     #[inline(always)]
@@ -87,13 +95,13 @@ impl Words for Neon {
 
 #[target_feature(enable = "neon")]
 #[inline]
-fn choose(words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP] {
+fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], first: usize) -> [u8; GROUP] {
     let mut keys = [0_u64; GROUP];
     for (words, keys) in words.as_chunks::<2>().0.iter().zip(keys.as_chunks_mut::<2>().0) {
         // SAFETY: reads 16 bytes, which there are.
         let words = unsafe { vld1q_u64(words.as_ptr()) };
         let mut best = key(words, 0, 0);
-        for (choice, predictor) in window.iter().enumerate().skip(WHOLE + 1) {
+        for (choice, predictor) in window.iter().enumerate().skip(first) {
             best = vmaxq_u32(best, key(words, *predictor, choice as u64));
         }
         // SAFETY: writes 16 bytes, which there are.

@@ -2,18 +2,26 @@
 
 use page::PageBytes;
 
-use super::format::Head;
+use super::format::{self, Head};
 use super::frequent::{self, Counts, Selection, spread};
 use super::words::{self, Words, first_eight};
-use super::{GROUP, Path, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+use super::{GROUP, Path, Reach, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
 
 /// Any processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalar;
 
 impl Path for Scalar {
-    fn encode(self, page: &PageBytes, workspace: &mut Workspace) -> Written {
-        words::encode(self, page, workspace)
+    fn ones(self, bytes: &[u8]) -> usize {
+        format::ones(bytes)
+    }
+
+    fn same_bytes(self, page: &PageBytes) -> u32 {
+        words::same_bytes(page)
+    }
+
+    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
+        words::encode(self, page, reach, workspace)
     }
 
     fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
@@ -27,10 +35,10 @@ impl Path for Scalar {
 
 impl Words for Scalar {
     #[inline(always)]
-    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP] {
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], reach: Reach) -> [u8; GROUP] {
         words.map(|word| {
             let mut best = (differing_bytes(word, 0).count_ones(), 0);
-            for (choice, &predictor) in window.iter().enumerate().skip(WHOLE + 1) {
+            for (choice, &predictor) in window.iter().enumerate().skip(reach.first()) {
                 let different = differing_bytes(word, predictor).count_ones();
                 best = if different <= best.0 { (different, choice) } else { best };
             }

@@ -42,7 +42,7 @@ fn pages() -> impl Iterator<Item = PageBytes> {
             if (state >> 16) % 40 < seed { drawn % 17 * 15 } else { drawn }
         }))
     });
-    real.chain(drawn).chain(skewed)
+    real.chain(drawn).chain(skewed).chain([noise()])
 }
 
 fn encoding(path: impl Path, level: Level, page: &PageBytes, workspace: &mut Workspace) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn the_example_of_the_format_document() {
     expected.extend([1, 1]);
     // The second word differs from zero in six bytes, the first in seven, which makes it whole; the others of the
     // group are zero. Without a word before the group all but the first take the nearest choice, which is zero too.
-    expected.extend([0b10, 0xe1, 0xff, 0xff, 0xff, 0xff]);
+    expected.extend([0b10, 0xe2, 0xff, 0xff, 0xff, 0xff]);
     let mut deep = expected.clone();
     expected.extend([0b1001_1111]);
     expected.extend([0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00, 0x7f]);
@@ -120,6 +120,61 @@ fn a_word_in_a_run_is_listed_once() {
     // A header, a byte of the bitmap, a group of its own and eight literals.
     assert_eq!(encoding.len(), HEADER_BYTES + 1 + (1 + INDEX_BITS) + 8);
     assert_eq!(encoding[..2], (1 | REPEATS).to_le_bytes());
+}
+
+/// Noise, as a splitmix64 makes it.
+fn noise() -> PageBytes {
+    let mut page = PageBytes::ZERO;
+    for (at, word) in page.0.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let mixed = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        *word = (mixed ^ (mixed >> 31)).to_le_bytes();
+    }
+    page
+}
+
+#[test]
+fn noise_is_stored_and_records_with_one_pointer_are_not() {
+    let mut workspace = Box::new(Workspace::EMPTY);
+    for level in [Level::Plain, Level::Deep] {
+        let page = noise();
+        let stored = encoding(Scalar, level, &page, &mut workspace);
+        assert_eq!((stored.len(), &stored[..2]), (STORED_BYTES + PAGE_BYTES, &[0, 0x20][..]));
+        assert!(stored[2..] == page.0);
+        let mut decoded = PageBytes::ZERO;
+        assert_eq!(decode(Scalar, &stored, &mut decoded), Ok(()));
+        assert!(decoded.0 == page.0);
+        assert_eq!(decode(Scalar, &stored[..=PAGE_BYTES], &mut decoded), Err(Corrupt));
+        for words in 2..8 {
+            let mut page = noise();
+            for pointer in page.0.as_chunks_mut::<8>().0.iter_mut().step_by(words) {
+                pointer[3..].copy_from_slice(&[0x55, 0x7f, 0x12, 0, 0]);
+            }
+            assert_ne!(encoding(Scalar, level, &page, &mut workspace)[1], 0x20, "records of {words} words");
+        }
+    }
+}
+
+#[test]
+fn where_few_words_are_zero_all_are_listed() {
+    let mut page = PageBytes::ZERO;
+    for (at, word) in page.0.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        // 448 of 512.
+        *word = if at % 8 == 7 { 0 } else { 0x7f00_0000_0000 + at as u64 * 256 }.to_le_bytes();
+    }
+    let mut encoding = encoding(Scalar, Level::Plain, &page, &mut Box::new(Workspace::EMPTY));
+    assert_eq!(encoding[..2], 512_u16.to_le_bytes());
+    assert_eq!(encoding[4..12], [0; 8]);
+    let mut decoded = PageBytes::ZERO;
+    assert_eq!(decode(Scalar, &encoding, &mut decoded), Ok(()));
+    assert!(decoded.0 == page.0);
+    // A bitmap, or words that repeat, where there are no others.
+    encoding[4] = 1;
+    assert_eq!(decode(Scalar, &encoding, &mut decoded), Err(Corrupt));
+    encoding[4] = 0;
+    encoding[1] |= (REPEATS >> 8) as u8;
+    assert_eq!(decode(Scalar, &encoding, &mut decoded), Err(Corrupt));
 }
 
 #[test]

@@ -6,12 +6,15 @@ use page::PageBytes;
 
 use super::format::{Head, List, Unlisted, ones};
 use super::frequent::spread;
-use super::{BITMAP_BYTES, GROUP, INDEX_BITS, Steps, WHOLE, WINDOW, WORDS, Workspace, Written};
+use super::{
+    BITMAP_BYTES, GROUP, INDEX_BITS, Reach, SAMPLES, Steps, WHOLE, WINDOW, WORDS, Workspace, Written, choice, field,
+    sample_at,
+};
 
 /// What vectors do better. Each is compared with the plain twin's.
 pub(super) trait Words: Copy {
     /// For each word the choice that shares most bytes with it, of equals the highest, or [`WHOLE`] if it is not more than one.
-    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW]) -> [u8; GROUP];
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], reach: Reach) -> [u8; GROUP];
 
     /// The bytes in which each word differs from its predictor, a bit each.
     fn differing(self, words: &[u64; GROUP], predictors: &[u64; GROUP]) -> [u8; GROUP];
@@ -23,9 +26,19 @@ pub(super) trait Words: Copy {
     fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64;
 }
 
+/// See [`Path::same_bytes`](super::Path::same_bytes).
+pub(super) fn same_bytes(page: &PageBytes) -> u32 {
+    let sample = |sample: usize| {
+        let (words, before) = sample_at(sample);
+        let pairs = page.0[words..words + 8 * GROUP].iter().zip(&page.0[before..]);
+        pairs.map(|(one, other)| u32::from(one == other)).sum::<u32>()
+    };
+    (0..SAMPLES).map(sample).sum()
+}
+
 /// See [`Path::encode`](super::Path::encode). Always inlined, as all here, into a function that may use the vectors.
 #[inline(always)]
-pub(super) fn encode(with: impl Words, page: &PageBytes, workspace: &mut Workspace) -> Written {
+pub(super) fn encode(with: impl Words, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
     let list = list(page, workspace);
     let Workspace { words, masks, literals, differs, indices, .. } = workspace;
     words[..WINDOW].fill(0);
@@ -34,7 +47,7 @@ pub(super) fn encode(with: impl Words, page: &PageBytes, workspace: &mut Workspa
     for (group, differs) in differs.iter_mut().enumerate().take(list.groups()) {
         let window: &[u64; WINDOW] = words[group * GROUP..].first_chunk().expect("so long is the window");
         let group_words: &[u64; GROUP] = words[WINDOW + group * GROUP..].first_chunk().expect("groups are filled up");
-        let choices = with.choose(group_words, window);
+        let choices = with.choose(group_words, window, reach);
         let predictors = choices.map(|choice| predictor(window, choice));
         let different = with.differing(group_words, &predictors);
         let (mut has_mask, mut packed) = (0_u8, 0_u64);
@@ -43,7 +56,7 @@ pub(super) fn encode(with: impl Words, page: &PageBytes, workspace: &mut Workspa
             let mask = if is_whole { u8::MAX } else { different[lane] };
             let is_told = mask != 0 && !is_whole;
             has_mask |= u8::from(is_told) << lane;
-            packed |= u64::from(choices[lane]) << (lane * INDEX_BITS);
+            packed |= u64::from(field(choices[lane])) << (lane * INDEX_BITS);
             masks[mask_count] = mask;
             mask_count += usize::from(is_told);
             let told = with.pack(group_words[lane], mask);
@@ -62,16 +75,12 @@ pub(super) fn encode(with: impl Words, page: &PageBytes, workspace: &mut Workspa
 pub(super) fn prepare(with: impl Words, head: &Head<'_>, mut masks: &[u8], steps: &mut Steps) -> usize {
     let mut sum = 0;
     let groups = head.differs.iter().zip(head.indices.as_chunks::<INDEX_BITS>().0);
-    let steps = steps.choices.as_chunks_mut::<GROUP>().0.iter_mut().zip(steps.masks.as_chunks_mut::<GROUP>().0);
-    for ((&differs, indices), (choices, group_masks)) in groups.zip(steps) {
-        let mut packed = [0; 8];
-        packed[..INDEX_BITS].copy_from_slice(indices);
-        *choices = spread(u64::from_le_bytes(packed), INDEX_BITS);
+    for ((&differs, indices), group_masks) in groups.zip(steps.0.as_chunks_mut::<GROUP>().0) {
         // The masks go to the words that have one as bytes of a word go to where they differ.
         *group_masks = with.unpack(first_eight(masks), differs, 0).to_le_bytes();
         masks = &masks[differs.count_ones() as usize..];
-        for (mask, choice) in group_masks.iter_mut().zip(choices) {
-            *mask |= u8::from(usize::from(*choice) == WHOLE).wrapping_neg();
+        for (mask, choice) in group_masks.iter_mut().zip(choices(indices)) {
+            *mask |= u8::from(usize::from(choice) == WHOLE).wrapping_neg();
         }
         sum += u64::from_le_bytes(*group_masks).count_ones() as usize;
     }
@@ -82,15 +91,23 @@ pub(super) fn prepare(with: impl Words, head: &Head<'_>, mut masks: &[u8], steps
 #[inline(always)]
 pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut literals: &[u8], page: &mut PageBytes) {
     let mut words = [0; WINDOW + WORDS];
-    let steps = steps.choices.as_chunks::<GROUP>().0.iter().zip(steps.masks.as_chunks::<GROUP>().0);
-    for (group, (choices, masks)) in steps.enumerate().take(head.list.groups()) {
+    let steps = head.indices.as_chunks::<INDEX_BITS>().0.iter().zip(steps.0.as_chunks::<GROUP>().0);
+    for (group, (indices, masks)) in steps.enumerate().take(head.list.groups()) {
         let (window, rest) = words[group * GROUP..].split_first_chunk_mut::<WINDOW>().expect("there is room");
-        for ((word, &choice), &mask) in rest.iter_mut().zip(choices).zip(masks) {
+        for ((word, choice), &mask) in rest.iter_mut().zip(choices(indices)).zip(masks) {
             *word = with.unpack(first_eight(literals), mask, predictor(window, choice));
             literals = &literals[mask.count_ones() as usize..];
         }
     }
     unlist(head, &words, page);
+}
+
+/// The choices of a group.
+#[inline(always)]
+fn choices(indices: &[u8; INDEX_BITS]) -> [u8; GROUP] {
+    let mut packed = [0; 8];
+    packed[..INDEX_BITS].copy_from_slice(indices);
+    spread(u64::from_le_bytes(packed), INDEX_BITS).map(choice)
 }
 
 /// Zero, or a word before the group, the last one nearest.
@@ -113,7 +130,12 @@ fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
             before = word;
         }
     }
-    let unlisted = Unlisted::shorter(ones(&not_zero), ones(&not_repeated));
+    let Some(unlisted) = Unlisted::shorter(ones(&not_zero), ones(&not_repeated)) else {
+        for (to, word) in workspace.words[WINDOW..].iter_mut().zip(page.0.as_chunks().0) {
+            *to = u64::from_le_bytes(*word);
+        }
+        return List::ALL;
+    };
     let bitmap = if unlisted == Unlisted::Zeros { not_zero } else { not_repeated };
     let (mut words, mut bytes, mut bitmap_bytes) = (0, 0, 0);
     for (at, (block, bits)) in blocks.iter().zip(bitmap).enumerate() {
@@ -131,6 +153,12 @@ fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
 /// Puts the listed words in their places, and between them what is not listed.
 #[inline(always)]
 fn unlist(head: &Head<'_>, words: &[u64; WINDOW + WORDS], page: &mut PageBytes) {
+    if head.list.is_all() {
+        for (to, word) in page.0.as_chunks_mut::<8>().0.iter_mut().zip(&words[WINDOW..]) {
+            *to = word.to_le_bytes();
+        }
+        return;
+    }
     // The place of the last that was listed; before the first there are zeros.
     let (mut last, mut bytes) = (WINDOW - 1, 0);
     let kept = if head.list.unlisted == Unlisted::Zeros { 0 } else { u64::MAX };

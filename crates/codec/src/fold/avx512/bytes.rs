@@ -24,10 +24,10 @@ pub(super) fn select(counts: &Counts, most: usize) -> Selection {
     // The least number that no more than `most` are above.
     let mut least = 0;
     for bit in (0..8).rev() {
-        least = if ones(above(&quarters, least + (1 << bit) - 1)) > most { least + (1 << bit) } else { least };
+        least = if ones(&above(&quarters, least + (1 << bit) - 1)) > most { least + (1 << bit) } else { least };
     }
     let mut bytes = above(&quarters, least);
-    let mut room = most - ones(bytes);
+    let mut room = most - ones(&bytes);
     if least > 0 {
         for (bytes, counts) in bytes.iter_mut().zip(quarters) {
             let as_often = _mm512_cmpeq_epi8_mask(counts, _mm512_set1_epi8(least as i8));
@@ -53,16 +53,6 @@ fn above(quarters: &[__m512i; 4], least: u8) -> [u64; 4] {
         *bits = _mm512_cmpgt_epu8_mask(*counts, _mm512_set1_epi8(least as i8));
     }
     bits
-}
-
-#[target_feature(enable = "popcnt")]
-#[inline]
-fn ones(bits: [u64; 4]) -> usize {
-    let mut sum = 0;
-    for bits in bits {
-        sum += bits.count_ones() as usize;
-    }
-    sum
 }
 
 /// See [`frequent::Path::write_codes`].
