@@ -101,6 +101,9 @@ impl Worker {
         if state.frozen {
             return Evicted::Frozen;
         }
+        if state.is_holding() {
+            return Evicted::Changing;
+        }
         let room = state.ring.room(MOVE_BATCH);
         if room.count == 0 {
             return Evicted::NoFrames;
@@ -229,7 +232,7 @@ fn put_back<K: Kernel, S: Store>(
     page: PageIndex,
     frame: FrameIndex,
 ) -> bool {
-    let may_go = state.cache.place(page) == Place::Leaving(frame) && state.copied != Some(page);
+    let may_go = !state.is_holding() && state.cache.place(page) == Place::Leaving(frame) && state.copied != Some(page);
     if !may_go || pager.kernel.move_back(frame, page).is_err() {
         return false;
     }
@@ -282,6 +285,9 @@ pub(crate) fn evict_shared<K: Kernel, S: Store>(pager: &Pager<K, S>, range: Page
     let mut state = pager.lock();
     if state.frozen {
         return Evicted::Frozen;
+    }
+    if state.is_holding() {
+        return Evicted::Changing;
     }
     let room = state.ring.room(range.count());
     if room.count == 0 {

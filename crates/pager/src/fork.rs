@@ -37,7 +37,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// may be at work: see [`Pager::finish_write`]. `looks_for_wiped`: there may be ranges that the child finds empty.
     pub fn try_freeze(&self, looks_for_wiped: bool) -> bool {
         let mut state = self.lock();
-        if !state.ring.is_quiet() {
+        if !state.ring.is_quiet() || state.is_holding() {
             return false;
         }
         self.kernel.finish_moves();

@@ -35,6 +35,16 @@ pub(crate) enum Record {
 }
 
 impl Record {
+    /// What a layout message says; `None` for the others.
+    pub(crate) fn of(message: Message) -> Option<Self> {
+        match message {
+            Message::Remove(range) => Some(Self::Removed(range)),
+            Message::Unmap(range) => Some(Self::Unmapped(range)),
+            Message::Remap { from, to } => Some(Self::Moved { from, to }),
+            Message::Fault { .. } | Message::Fork(_) => None,
+        }
+    }
+
     /// Pages whose registration tells whether this has happened.
     fn witnesses(self, managed: &impl Fn(PageRange) -> Option<PageIndex>) -> [Option<PageIndex>; 2] {
         match self {
@@ -105,21 +115,26 @@ impl Journal {
     fn must_be_registered(
         &self,
         end: usize,
-        mut page: PageIndex,
+        page: PageIndex,
         managed: &impl Fn(PageRange) -> Option<PageIndex>,
     ) -> bool {
-        for record in self.records[..end].iter().rev() {
-            match *record {
-                Record::Unmapped(range) if range.contains(page) => return false,
-                Record::Moved { from, to } if PageRange::new(to, from.count()).contains(page) => {
-                    page = from.start + (page - to);
-                }
-                // Unless mremap keeps it (MREMAP_DONTUNMAP).
-                Record::Moved { from, .. } if from.contains(page) => return false,
-                _ => {}
-            }
-        }
-        managed(PageRange::new(page, PageCount(1))).is_some()
+        let origin = origin(&self.records[..end], page);
+        origin.is_some_and(|page| managed(PageRange::new(page, PageCount(1))).is_some())
+    }
+
+    /// Where what is registered at `page` now was in the frozen state, if it was anywhere.
+    pub(crate) fn origin(&self, page: PageIndex) -> Option<PageIndex> {
+        origin(&self.records, page)
+    }
+
+    /// Pages at which ranges begin that have moved, or may begin because what was before them has gone.
+    pub(crate) fn borders(&self) -> impl Iterator<Item = PageIndex> + '_ {
+        let borders = self.records.iter().map(|record| match *record {
+            Record::Unmapped(range) => [Some(range.end), None],
+            Record::Moved { from, to } => [Some(from.end), Some(to)],
+            Record::Filled(_) | Record::Removed(_) => [None, None],
+        });
+        borders.flatten().flatten()
     }
 
     /// The layout changes that the forked child shares, in order.
@@ -149,6 +164,21 @@ impl Journal {
         self.records.drain(..).for_each(visit);
         self.before_fork = 0;
     }
+}
+
+/// Unless mremap keeps what it moves (`MREMAP_DONTUNMAP`).
+fn origin(records: &[Record], mut page: PageIndex) -> Option<PageIndex> {
+    for record in records.iter().rev() {
+        match *record {
+            Record::Unmapped(range) if range.contains(page) => return None,
+            Record::Moved { from, to } if PageRange::new(to, from.count()).contains(page) => {
+                page = from.start + (page - to);
+            }
+            Record::Moved { from, .. } if from.contains(page) => return None,
+            _ => {}
+        }
+    }
+    Some(page)
 }
 
 fn trace(records: &[Record], filled_pages: Filled, mut page: PageIndex) -> Traced {

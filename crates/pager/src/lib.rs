@@ -16,6 +16,7 @@ mod exhaustion;
 mod fork;
 mod journal;
 pub mod ledger;
+mod order;
 mod pager;
 mod reclaimer;
 mod regions;

@@ -15,6 +15,7 @@ use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
 
 use crate::account::Accounts;
 use crate::ledger::Process;
+use crate::order::Asked;
 use crate::ring::Ring;
 use crate::state::State;
 use crate::writer::Desk;
@@ -73,21 +74,34 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     }
 
     pub(crate) fn lock(&self) -> Held<'_, State<S>> {
-        self.state.lock()
+        self.sorted_out(self.state.lock())
     }
 
     /// For the server: a fault waits.
     pub(crate) fn lock_first(&self) -> Held<'_, State<S>> {
-        self.state.lock_first()
+        self.sorted_out(self.state.lock_first())
+    }
+
+    /// Follows the layout messages that are held back, if none is on its way any more.
+    fn sorted_out<'a>(&'a self, mut state: Held<'a, State<S>>) -> Held<'a, State<S>> {
+        if state.is_holding() && !self.kernel.layout_is_changing() {
+            let witnesses = state.witnesses(&Asked(&self.kernel));
+            // Who has changed the layout since then waits for us to read about it.
+            if !self.kernel.layout_is_changing() {
+                state.sort_out(&witnesses);
+            }
+        }
+        state
     }
 
     /// Reads the layout messages that wait now and follows them; faults go to `fault`. Says whether there may be more: a
     /// batch is read, not all there is, for what follows is a fault to be served or another call.
     ///
     /// The state is locked from before the reading until after the following: so whoever holds the lock knows that
-    /// every message that has been read has been followed, and the kernel refuses to move anything while one is unread.
+    /// every message that has been read has been followed, or that some are held back ([`State::is_holding`]); and the
+    /// kernel refuses to move anything while one is unread.
     pub(crate) fn read_messages(&self, state: &mut State<S>, fault: &mut dyn FnMut(page::PageIndex, u32)) -> bool {
-        if !state.can_follow() {
+        if !state.can_follow() || state.is_patient() {
             return false;
         }
         let may_be_more = self.kernel.messages(&mut |message| {

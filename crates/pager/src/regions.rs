@@ -46,6 +46,12 @@ impl Regions {
         self.0.get(at).is_some_and(|region| region.contains(page))
     }
 
+    /// Whether a page of `range` is in one of them.
+    pub(crate) fn intersects(&self, range: PageRange) -> bool {
+        let at = self.0.partition_point(|region| region.end <= range.start);
+        self.0.get(at).is_some_and(|region| region.start < range.end)
+    }
+
     /// How many pages from `page` on, at most `count`, are in one of them.
     pub(crate) fn run(&self, page: PageIndex, count: PageCount) -> PageCount {
         let at = self.0.partition_point(|region| region.end <= page);
@@ -114,6 +120,8 @@ mod tests {
                 for page in (0..90).map(PageIndex) {
                     prop_assert_eq!(regions.contains(page), plain.contains(&page));
                     prop_assert_eq!(regions.run(page, PageCount(1)).0 == 1, plain.contains(&page));
+                    let pages = PageRange::new(page, PageCount(5));
+                    prop_assert_eq!(regions.intersects(pages), plain.range(page..pages.end).next().is_some());
                 }
                 let mut gaps = BTreeSet::new();
                 regions.gaps(PageRange::new(PageIndex(0), PageCount(90)), |gap| gaps.extend(gap.start.until(gap.end)));

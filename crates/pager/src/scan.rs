@@ -38,7 +38,7 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     if state.frozen {
         return Scanned::Frozen;
     }
-    if pager.kernel.layout_is_changing() {
+    if state.is_holding() || pager.kernel.layout_is_changing() {
         return Scanned::Changing;
     }
     let mut fresh = Vec::new();

@@ -124,6 +124,11 @@ impl Server {
     /// Reads a batch of what waits and serves it. Says whether there may be more to read.
     pub fn serve<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> Result<bool, Stuck> {
         let mut state = pager.lock_first();
+        if state.is_patient() {
+            drop(state);
+            sys::thread::sleep(RETRY_PAUSE);
+            return Ok(true);
+        }
         let may_be_more = self.read(pager, &mut state);
         let mut held = Some(state);
         // The queue grows while a fault waits for layout messages to be read, up to its bound.
@@ -220,8 +225,11 @@ impl Server {
 
     /// A layout message stands in the way: read it, and give the thread that it holds up time to run.
     fn pause<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, tries: u32) {
-        self.read(pager, &mut pager.lock_first());
-        if tries >= TRIES_WITHOUT_PAUSE {
+        let mut state = pager.lock_first();
+        self.read(pager, &mut state);
+        let is_holding = state.is_holding();
+        drop(state);
+        if tries >= TRIES_WITHOUT_PAUSE || is_holding {
             sys::thread::sleep(RETRY_PAUSE);
         }
     }
@@ -235,6 +243,9 @@ impl Server {
         window: PageCount,
         may_exceed: bool,
     ) -> Gathered {
+        if state.is_holding() {
+            return if state.can_follow() { Gathered::Unknown(None) } else { Gathered::Deferred };
+        }
         let free = state.free();
         if free < state.accounts.marks.low.0 as i64 && !state.accounts.exhausted {
             pager.hurry();
@@ -266,7 +277,7 @@ impl Server {
             }
         };
         self.pieces[0] = piece;
-        let count = self.gather_more(&mut state, page, window, kind);
+        let count = self.gather_more(pager, &mut state, page, window, kind);
         Gathered::Pieces(count, kind)
     }
 
@@ -292,8 +303,9 @@ impl Server {
         Gathered::Served(FaultKind::Raced)
     }
 
-    fn gather_more<S: Store>(
+    fn gather_more<K: Kernel, S: Store>(
         &mut self,
+        pager: &Pager<K, S>,
         state: &mut State<S>,
         page: PageIndex,
         window: PageCount,
@@ -302,7 +314,7 @@ impl Server {
         if state.frozen || window == PageCount(1) || kind == FaultKind::Staged {
             return 1;
         }
-        let window = state.regions.run(page, window).0.max(1) as usize;
+        let window = pager.kernel.holes(page, state.regions.run(page, window)).0.max(1) as usize;
         for step in 1..window {
             let next = page + PageCount(step as u64);
             let wanted = match state.cache.place(next) {

@@ -15,6 +15,7 @@ use sys::kernel::{ForkedMemory, Message, PageRange};
 use crate::account::{Accounts, Holdings};
 use crate::journal::{Journal, Record, Traced};
 use crate::ledger::FaultKind;
+use crate::order::{Ask, Before, Nobody, Window, Witnesses};
 use crate::regions::Regions;
 use crate::ring::Ring;
 use crate::stock::Moves;
@@ -49,9 +50,10 @@ pub(crate) struct State<S> {
     pub(crate) pin: Option<ChildPin>,
     /// While the program forks: what the child finds empty, where it was when the state was frozen.
     pub(crate) wiped: Vec<PageRange>,
-    /// Ranges that mremap has left: a message about their unmapping follows, and by then another mapping may have moved
-    /// there. Known to be over when the kernel lets us move or fill a page again.
-    vacated: Vec<PageRange>,
+    /// Layout messages on their way, as far as they have been read.
+    window: Window,
+    /// How many of them were held back when the message about the fork was read.
+    held_at_fork: usize,
     /// Ranges discarded where nothing is managed. The kernel tells of it before it does it, and until it has, the pages
     /// look as if they were there to stay: a scan must not adopt them.
     pub(crate) discarded_early: Regions,
@@ -59,6 +61,8 @@ pub(crate) struct State<S> {
     pub(crate) retry_at_ns: u64,
     /// Layout messages since the start.
     pub(crate) layout_events: u64,
+    /// How often some of them have been held back.
+    pub(crate) sortings: u64,
 }
 
 impl<S: Store> State<S> {
@@ -79,10 +83,12 @@ impl<S: Store> State<S> {
             copied: None,
             pin: None,
             wiped: Vec::new(),
-            vacated: Vec::new(),
+            window: Window::new(),
+            held_at_fork: 0,
             discarded_early: Regions::default(),
             retry_at_ns: 0,
             layout_events: 0,
+            sortings: 0,
         }
     }
 
@@ -186,7 +192,7 @@ impl<S: Store> State<S> {
             self.settle(page, age);
         } else {
             // Settling knows the same: the kernel looked at the page, so no layout message was on its way.
-            self.vacated.clear();
+            self.window.end();
         }
     }
 
@@ -204,11 +210,15 @@ impl<S: Store> State<S> {
     /// The page has been filled.
     pub(crate) fn settle(&mut self, page: PageIndex, age: Age) {
         // A page could be filled or moved: so no layout message was on its way.
-        self.vacated.clear();
+        self.window.end();
         if self.frozen {
             self.journal.note(Record::Filled(page));
             return;
         }
+        self.settle_now(page, age);
+    }
+
+    fn settle_now(&mut self, page: PageIndex, age: Age) {
         // A mapping that grows by mremap is registered in its new part too, and nobody tells us how far.
         if !self.regions.contains(page) {
             self.regions.insert(PageRange::new(page, PageCount(1)));
@@ -226,29 +236,27 @@ impl<S: Store> State<S> {
         }
     }
 
-    /// Follows a layout message. Faults are not for this.
+    /// Follows a layout message, or holds it back (`order.rs`). Faults are not for this.
     pub(crate) fn follow(&mut self, message: Message) {
         self.layout_events += 1;
-        let record = match message {
-            Message::Remove(range) => Record::Removed(range),
-            Message::Unmap(range) => {
-                if let Some(at) = self.vacated.iter().position(|vacated| *vacated == range) {
-                    self.vacated.swap_remove(at);
-                    return;
-                }
-                Record::Unmapped(range)
-            }
-            Message::Remap { from, to } => {
-                self.vacated.push(from);
-                Record::Moved { from, to }
-            }
-            Message::Fork(child) => {
-                self.forked.push_back(child);
-                self.note_fork();
-                return;
-            }
-            Message::Fault { .. } => return,
-        };
+        if let Message::Fork(child) = message {
+            self.forked.push_back(child);
+            return self.note_fork();
+        }
+        let Some(record) = Record::of(message) else { return };
+        if self.window.is_full() {
+            self.sort_out(&self.witnesses(&Nobody));
+        }
+        let Self { window, regions, journal, frozen, .. } = self;
+        let taken = window.take(record, |range| {
+            if *frozen { is_managed_now(regions, journal, range) } else { regions.intersects(range) }
+        });
+        if let Some(record) = taken {
+            self.note_or_apply(record);
+        }
+    }
+
+    fn note_or_apply(&mut self, record: Record) {
         if self.frozen {
             self.journal.note(record);
         } else {
@@ -256,17 +264,60 @@ impl<S: Store> State<S> {
         }
     }
 
+    /// Whether layout messages are held back. Until they have been sorted out nothing may be moved or filled.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.window.is_holding()
+    }
+
+    /// To be asked before each reading: whether to wait for a late message first.
+    pub(crate) fn is_patient(&mut self) -> bool {
+        self.window.is_patient()
+    }
+
+    /// What tells the order of the messages that are held back.
+    pub(crate) fn witnesses(&self, ask: &impl Ask) -> Witnesses {
+        self.window.witnesses(&self.regions, ask)
+    }
+
+    /// Follows what is held back, in the order of the deeds.
+    pub(crate) fn sort_out(&mut self, witnesses: &Witnesses) {
+        self.sortings += 1;
+        let mut window = core::mem::take(&mut self.window);
+        for step in window.sort(witnesses, |page| self.before(page)).steps() {
+            window.note(step);
+            self.note_or_apply(step.record);
+            if self.frozen && step.place < self.held_at_fork {
+                self.journal.mark_fork();
+            }
+        }
+        self.held_at_fork = 0;
+        self.window = window;
+    }
+
+    fn before(&self, page: PageIndex) -> Before {
+        let origin = if self.frozen { self.journal.origin(page) } else { Some(page) };
+        if !origin.is_some_and(|page| self.regions.contains(page)) {
+            return Before::Unmanaged;
+        }
+        match self.place(page) {
+            Place::Untouched => Before::Managed,
+            Place::Resident => Before::Resident,
+            _ => Before::Away,
+        }
+    }
+
     /// The fork that the state is frozen for has happened.
     pub(crate) fn note_fork(&mut self) {
         if self.frozen {
             self.journal.mark_fork();
+            self.held_at_fork = self.window.count();
             self.has_forked = true;
         }
     }
 
     fn apply(&mut self, record: Record) {
         match record {
-            Record::Filled(page) => self.cache.settle(page, Age::TOUCHED),
+            Record::Filled(page) => self.settle_now(page, Age::TOUCHED),
             Record::Removed(range) => {
                 self.cache.discard(range.start, range.end);
                 let Self { regions, discarded_early, .. } = self;
@@ -293,13 +344,16 @@ impl<S: Store> State<S> {
 
     /// From now on nothing changes until [`State::thaw`].
     pub(crate) fn freeze(&mut self) {
-        assert!(!self.frozen && self.ring.is_quiet());
+        assert!(!self.frozen && self.ring.is_quiet() && !self.is_holding());
         self.frozen = true;
         self.has_forked = false;
     }
 
     /// Once no layout message is on its way: finds out which of them the child shares; see [`Journal::place_fork`].
     pub(crate) fn place_fork(&mut self, is_registered: impl FnMut(PageIndex) -> Option<bool>) -> Option<Vec<Message>> {
+        if self.is_holding() {
+            self.sort_out(&self.witnesses(&Nobody));
+        }
         let Self { journal, regions, .. } = self;
         let managed = |range| Some(regions.iter().find_map(|region| region.intersection(range))?.start);
         journal.place_fork(managed, is_registered).then(|| journal.shared_layout().collect())
@@ -312,15 +366,12 @@ impl<S: Store> State<S> {
         self.has_forked = false;
         // Not dropped: they may have changed while they were copied.
         core::mem::forget(core::mem::replace(&mut self.journal, Journal::new()));
-        core::mem::forget(core::mem::take(&mut self.vacated));
+        core::mem::forget(core::mem::replace(&mut self.window, Window::new()));
         for range in core::mem::take(&mut self.wiped) {
             self.cache.discard(range.start, range.end);
         }
-        for message in shared {
-            self.follow(*message);
-        }
-        // Nobody is here who could still tell of their unmapping.
-        self.vacated.clear();
+        // In the order of the deeds already.
+        shared.iter().filter_map(|message| Record::of(*message)).for_each(|record| self.apply(record));
     }
 
     /// Makes up for what has been noted since [`State::freeze`].
@@ -333,4 +384,12 @@ impl<S: Store> State<S> {
         journal.replay(|record| self.apply(record));
         self.journal = journal;
     }
+}
+
+/// While the state is frozen: whether something in the range is managed now.
+fn is_managed_now(regions: &Regions, journal: &Journal, range: PageRange) -> bool {
+    let is_managed = |page| journal.origin(page).is_some_and(|page| regions.contains(page));
+    let starts = regions.iter().filter_map(|region| region.intersection(range)).map(|part| part.start);
+    let borders = journal.borders().filter(|page| range.contains(*page));
+    is_managed(range.start) || starts.chain(borders).any(is_managed)
 }

@@ -92,6 +92,8 @@ pub enum Flag {
     Shared,
     /// A forked child finds it empty.
     WipedOnFork,
+    /// A guard region. Only where nothing is.
+    Guarded,
 }
 
 /// Neighbouring pages with equal attributes are one mapping.
@@ -111,6 +113,7 @@ struct Page {
     bytes: Option<Box<PageBytes>>,
     pinned: bool,
     shared: bool,
+    guarded: bool,
 }
 
 /// A layout change whose thread has not returned.
@@ -157,6 +160,8 @@ struct Memory {
     /// Threads in a fault, whether or not its message has been read.
     waiting: BTreeMap<u32, PageIndex>,
     events: VecDeque<(u32, PlainMessage)>,
+    /// Messages of threads that have done the deed and have not come to telling of it.
+    late: VecDeque<(u32, PlainMessage)>,
     layouts: BTreeMap<u32, Layout>,
     /// Layout messages whose threads have not run on.
     changing: u32,
@@ -290,6 +295,7 @@ impl FakeKernel {
                 Flag::Pinned => page.pinned = on,
                 Flag::Shared => page.shared = on,
                 Flag::WipedOnFork => page.vma.wiped_on_fork = on,
+                Flag::Guarded => page.guarded = on,
             }
         }
     }
@@ -335,9 +341,10 @@ impl FakeKernel {
             assert_eq!(old.vma.registered, registered, "mremap across mappings");
             if keep {
                 let bytes = None;
-                memory
-                    .pages
-                    .insert(page, Page { vma: Vma { locked: false, ..old.vma }, bytes, pinned: false, shared: false });
+                memory.pages.insert(
+                    page,
+                    Page { vma: Vma { locked: false, ..old.vma }, bytes, pinned: false, shared: false, guarded: false },
+                );
             }
             old.vma.id = id;
             memory.pages.insert(to + (page - from.start), old);
@@ -356,7 +363,8 @@ impl FakeKernel {
         let memory = &mut *self.memory.borrow_mut();
         let vma = memory.pages[&PageIndex(end.0 - 1)].vma;
         for page in end.until(end + count) {
-            let old = memory.pages.insert(page, Page { vma, bytes: None, pinned: false, shared: false });
+            let old =
+                memory.pages.insert(page, Page { vma, bytes: None, pinned: false, shared: false, guarded: false });
             assert!(old.is_none(), "{page:?} is mapped already");
         }
     }
@@ -397,6 +405,21 @@ impl FakeKernel {
         let memory = &mut *self.memory.borrow_mut();
         let last = memory.events.pop_back().expect("a message that is not read");
         memory.events.push_front(last);
+    }
+
+    /// What this thread has to tell is not told until [`FakeKernel::hold_back_no_more`]: it has not come to that.
+    pub fn hold_back(&self, thread: u32) {
+        let memory = &mut *self.memory.borrow_mut();
+        let (late, events): (Vec<_>, Vec<_>) = memory.events.drain(..).partition(|(other, _)| *other == thread);
+        memory.late.extend(late);
+        memory.events = events.into();
+    }
+
+    /// Now it is.
+    pub fn hold_back_no_more(&self) {
+        let memory = &mut *self.memory.borrow_mut();
+        let late = core::mem::take(&mut memory.late);
+        memory.events.extend(late);
     }
 
     /// The child's memory. Taken once.
@@ -477,6 +500,7 @@ impl FakeKernel {
             if entry.bytes.is_some() {
                 return partial(step as u64, Some(Errno::EXIST));
             }
+            assert!(!entry.guarded, "{page:?} is a guard: on Linux it would be lost");
             entry.bytes = Some(Box::new(bytes.clone()));
             entry.shared = false;
             memory.minor_faults += 1;
@@ -497,7 +521,7 @@ impl Memory {
         self.vmas_made += 1;
         let vma = Vma { id: self.vmas_made, registered: false, locked: false, protected: false, wiped_on_fork: false };
         for page in range.start.until(range.end) {
-            let old = self.pages.insert(page, Page { vma, bytes: None, pinned: false, shared: false });
+            let old = self.pages.insert(page, Page { vma, bytes: None, pinned: false, shared: false, guarded: false });
             assert!(old.is_none(), "{page:?} is mapped already");
         }
     }
@@ -656,6 +680,13 @@ impl Kernel for FakeKernel {
         Ok(())
     }
 
+    fn holes(&self, page: PageIndex, count: PageCount) -> PageCount {
+        let memory = self.memory.borrow();
+        let is_hole =
+            |page: &PageIndex| memory.pages.get(page).is_none_or(|page| page.bytes.is_none() && !page.guarded);
+        PageCount(page.until(page + count).take_while(is_hole).count() as u64)
+    }
+
     fn fill(&self, to: PageIndex, pages: &[PageBytes]) -> Partial {
         if let Some(errno) = self.begin(Call::Fill) {
             return partial(0, Some(errno));
@@ -709,6 +740,10 @@ impl Kernel for FakeKernel {
 
     fn layout_is_changing(&self) -> bool {
         self.memory.borrow().changing > 0
+    }
+
+    fn registration(&self, page: PageIndex) -> Option<bool> {
+        (!self.layout_is_changing()).then(|| self.is_registered(page))
     }
 
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {

@@ -133,6 +133,9 @@ pub trait Kernel {
     /// the page is there already.
     fn move_back(&self, frame: FrameIndex, to: PageIndex) -> Result<(), Errno>;
 
+    /// How many pages from `page` on, `count` at most, hold nothing, not even a guard region, over which Linux 6.18 fills.
+    fn holes(&self, page: PageIndex, count: PageCount) -> PageCount;
+
     /// Copies pages into the holes from `to` on and wakes who waits there. `EXIST`: the next one is there already.
     fn fill(&self, to: PageIndex, pages: &[PageBytes]) -> Partial;
 
@@ -156,6 +159,10 @@ pub trait Kernel {
 
     /// Whether a layout message is unread, or its thread has not run.
     fn layout_is_changing(&self) -> bool;
+
+    /// Whether faults and layout changes of a page become messages now; `None` if that cannot be told, because the layout
+    /// is changing.
+    fn registration(&self, page: PageIndex) -> Option<bool>;
 
     /// Visits the program's mappings by address.
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno>;

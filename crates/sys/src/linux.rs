@@ -252,6 +252,10 @@ impl Kernel for Linux {
         moved.error.map_or(Ok(()), Err)
     }
 
+    fn holes(&self, page: PageIndex, count: PageCount) -> PageCount {
+        maps::holes(&self.pagemap, PageRange::new(page, count)).unwrap_or(PageCount::ZERO)
+    }
+
     fn fill(&self, to: PageIndex, pages: &[PageBytes]) -> Partial {
         // SAFETY: a slice is readable for its whole length.
         unsafe { self.program.copy(to, pages.as_ptr().cast(), PageCount(pages.len() as u64)) }
@@ -286,6 +290,10 @@ impl Kernel for Linux {
 
     fn layout_is_changing(&self) -> bool {
         self.program.layout_is_changing()
+    }
+
+    fn registration(&self, page: PageIndex) -> Option<bool> {
+        self.program.is_registered(page)
     }
 
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {

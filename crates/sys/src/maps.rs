@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use page::{PAGE_BYTES, PageIndex};
+use page::{PAGE_BYTES, PageCount, PageIndex};
 use rustix::fd::{AsFd, AsRawFd};
 
 use crate::Errno;
@@ -114,6 +114,8 @@ pub fn library_memory(maps: impl AsFd, program: &[u8]) -> Result<Vec<core::ops::
 /// `PAGEMAP_SCAN` (Linux 6.7): runs of pages with one category.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// In the kernel's own swap, or a guard region.
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
 /// Runs that one call may return.
 const RUNS: usize = 128;
 
@@ -172,6 +174,26 @@ pub fn resident(pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(Page
     Ok(())
 }
 
+/// How many pages at the start of `range` hold nothing: neither a page nor a guard.
+pub fn holes(pagemap: impl AsFd, range: PageRange) -> Result<PageCount, Errno> {
+    let mut run = Run::default();
+    let mut scan = ScanArguments {
+        size: size_of::<ScanArguments>() as u64,
+        start: range.start.address(),
+        end: range.end.address(),
+        runs: &raw mut run as u64,
+        runs_max: 1,
+        pages_max: 1,
+        category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+        return_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+        ..Default::default()
+    };
+    let args = [pagemap.as_fd().as_raw_fd() as usize, PAGEMAP_SCAN, &raw mut scan as usize, 0, 0, 0];
+    // SAFETY: the structure and the run it points at live on this stack, with the lengths it names.
+    let found = errno(unsafe { arch::syscall(number::IOCTL, args) })?;
+    Ok(if found == 0 { range.count() } else { PageIndex::containing(run.start) - range.start })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,5 +237,14 @@ mod tests {
         resident(&pagemap, range, &mut |run| pages.extend(run.start.until(run.end).map(|page| page.0 - start.0)))
             .unwrap();
         assert_eq!(pages, [3, 4, 9]);
+        let count =
+            |first, count| holes(&pagemap, PageRange::new(start + PageCount(first), PageCount(count))).unwrap().0;
+        assert_eq!([count(0, 3), count(0, 16), count(3, 1), count(5, 9), count(10, 54)], [3, 3, 0, 4, 54]);
+        // SAFETY: guards in memory of our own.
+        let guarded = unsafe { crate::remap::advise(area.base() as usize + 20 * PAGE_BYTES, 2 * PAGE_BYTES, 102) };
+        match guarded {
+            Ok(()) => assert_eq!([count(10, 54), count(20, 1), count(22, 42)], [10, 0, 42]),
+            Err(errno) => println!("skipped: no guard regions: {errno:?}"),
+        }
     }
 }

@@ -60,7 +60,7 @@ impl Other {
 }
 
 fn world(seed: u64) -> World {
-    let mix = Mix { layout: 2, flags: 0, noise: 30, words: 3, text: 15, pages_max: 1200 };
+    let mix = Mix { layout: 2, flags: 0, late: 0, noise: 30, words: 3, text: 15, pages_max: 1200 };
     let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(MemoryBacking::new(BYTES)), BYTES));
     // Nobody acts inside others: both plays must come to the same state.
     World::new(Setup { mix, swap, share: ByteCount(5 << 18), interleave: 0, ..Setup::plain(seed) })

@@ -26,7 +26,7 @@ fn medium() -> Medium {
 
 /// Twice as much memory as the share, most of it hard to compress.
 fn world(seed: u64, medium: &Medium) -> World {
-    let mix = Mix { layout: 1, flags: 0, noise: 30, text: 5, words: 1, pages_max: 1200 };
+    let mix = Mix { layout: 1, flags: 0, late: 0, noise: 30, text: 5, words: 1, pages_max: 1200 };
     let share = ByteCount(1 << 20);
     let mut world =
         World::new(Setup { mix, share, swap: Some((Box::new(medium.clone()), BYTES)), ..Setup::plain(seed) });
@@ -106,7 +106,7 @@ fn a_device_that_cannot_be_read_is_told() {
 fn a_full_medium_exhausts_the_budget_until_it_recovers() {
     let medium = medium();
     medium.full_from_write(0);
-    let mix = Mix { layout: 0, flags: 0, noise: 1, text: 0, words: 0, pages_max: 600 };
+    let mix = Mix { layout: 0, flags: 0, late: 0, noise: 1, text: 0, words: 0, pages_max: 600 };
     let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(medium.clone()), BYTES));
     let mut world = World::new(Setup { mix, share: ByteCount(3 << 19), swap, interleave: 0, ..Setup::plain(9) });
     begin(&mut world);

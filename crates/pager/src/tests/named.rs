@@ -2,11 +2,11 @@
 
 use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
-use sys::fake::{Call, Progress};
+use sys::fake::{Call, FakeKernel, Flag, Progress};
 use sys::kernel::{Kernel, PageRange};
 
 use super::content::Content;
-use super::program::{FIRST, Mix, Program};
+use super::program::{Disturbance, FIRST, Mix, Program};
 use super::world::{Setup, TestPager, World};
 use crate::eviction::{Evicted, Worker};
 use crate::ledger::Counter;
@@ -238,6 +238,115 @@ fn two_remaps_at_once() {
     program.borrow_mut().remap(kernel, 1, range(100, 64), PageIndex(FIRST), false);
     world.drain().unwrap();
     world.finish().unwrap();
+}
+
+/// 600 pages, most of which have left, and two threads that change the layout. What the last has told comes first.
+fn told_late(act: impl FnOnce(&FakeKernel, &mut Program)) -> World {
+    let mut world = world(600, Setup::plain(11), Content::Text);
+    for _ in 0..20 {
+        world.round();
+    }
+    act(&world.pager.kernel, &mut world.program.borrow_mut());
+    world.pager.kernel.overtake();
+    world
+}
+
+/// Thread 0 unmaps A; before it says so thread 1 moves B to A and tells of it.
+#[test]
+fn an_unmapping_is_told_late() {
+    let mut world = told_late(|kernel, program| {
+        program.unmap(kernel, 0, range(0, 64));
+        program.remap(kernel, 1, range(100, 64), PageIndex(FIRST), false);
+    });
+    world.drain().unwrap();
+    world.finish().unwrap();
+}
+
+/// Thread 0 moves A away; before it says so thread 1 moves B to a part of A and tells of it.
+#[test]
+fn a_move_is_told_late() {
+    for keep in [false, true] {
+        let mut world = told_late(|kernel, program| {
+            program.remap(kernel, 0, range(0, 64), PageIndex(FIRST + 1000), false);
+            program.remap(kernel, 1, range(100, 32), PageIndex(FIRST + 8), keep);
+        });
+        world.drain().unwrap();
+        world.finish().unwrap();
+    }
+}
+
+/// The same while the state is frozen for a fork, of which nothing comes.
+#[test]
+fn a_move_is_told_late_while_the_program_forks() {
+    let mut world = world(600, Setup::plain(12), Content::Text);
+    for _ in 0..20 {
+        world.round();
+    }
+    assert!(world.pager.try_freeze(false));
+    for (first, to) in [(0, 1000), (300, 100)] {
+        let (kernel, program) = (&world.pager.kernel, &world.program);
+        program.borrow_mut().remap(kernel, 0, range(first, 64), PageIndex(FIRST + to), false);
+        program.borrow_mut().remap(kernel, 1, range(first + 100, 32), PageIndex(FIRST + first + 8), false);
+        kernel.overtake();
+        world.drain().unwrap();
+    }
+    for page in (0..600).step_by(7) {
+        let page = PageIndex(FIRST + page);
+        if world.program.borrow().shadow.contains_key(&page) {
+            world.touch(page, None).unwrap();
+        }
+    }
+    world.pager.thaw();
+    world.finish().unwrap();
+}
+
+/// Thread 1 goes on meanwhile: it moves on what it has moved, or gives it up. Thread 0 is still on its way.
+#[test]
+fn a_move_is_told_late_and_its_place_is_left_again() {
+    for second in [Disturbance::MovesAway, Disturbance::Unmaps] {
+        let mut world = told_late(|kernel, program| {
+            program.remap(kernel, 0, range(0, 64), PageIndex(FIRST + 1000), false);
+            program.remap(kernel, 1, range(100, 64), PageIndex(FIRST), false);
+        });
+        // Only the message of thread 1 is read: then thread 0 gets some time before anything else is.
+        world.pager.kernel.hold_back(0);
+        let mut rounds = 0;
+        while !world.program.borrow().is_idle_but(0) {
+            rounds += 1;
+            assert!(rounds < 400);
+            world.serve().unwrap();
+            world.program.borrow_mut().drain(&world.pager.kernel);
+        }
+        let (kernel, program) = (&world.pager.kernel, &world.program);
+        match second {
+            Disturbance::MovesAway => {
+                program.borrow_mut().remap(kernel, 1, range(0, 64), PageIndex(FIRST + 2000), false);
+            }
+            _ => program.borrow_mut().unmap(kernel, 1, range(0, 64)),
+        }
+        world.serve().unwrap();
+        world.pager.kernel.hold_back_no_more();
+        world.drain().unwrap();
+        world.finish().unwrap();
+    }
+}
+
+/// What comes along with a fault must not take the place of a guard.
+#[test]
+fn guards_are_not_filled() {
+    let mut world = world(20, Setup::plain(13), Content::Text);
+    world.program.borrow_mut().map(&world.pager.kernel, range(200, 100));
+    assert_eq!(scan(&world.pager), Scanned::Registered(1));
+    let guard = range(240, 1);
+    world.pager.kernel.set(guard, Flag::Guarded, true);
+    for page in 200..240 {
+        world.touch(PageIndex(FIRST + page), None).unwrap();
+    }
+    assert!(!world.pager.kernel.is_present(guard.start));
+    assert!(world.pager.kernel.is_present(range(239, 1).start));
+    let prefetched =
+        world.pager.entry.counters[Counter::Prefetched as usize].load(core::sync::atomic::Ordering::Relaxed);
+    assert!(prefetched > 0);
 }
 
 /// 600 pages in 1.5 MiB, of which none waits in the ring, and which have gone one by one.

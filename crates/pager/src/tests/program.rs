@@ -48,13 +48,15 @@ pub(super) struct Mix {
     pub(super) pages_max: u64,
     pub(super) layout: u64,
     pub(super) flags: u64,
+    /// Of the layout changes, how many are not told before something else may happen. Per cent.
+    pub(super) late: u64,
     pub(super) words: u64,
     pub(super) text: u64,
     pub(super) noise: u64,
 }
 
 impl Mix {
-    pub(super) const PLAIN: Self = Self { pages_max: 900, layout: 2, flags: 1, words: 2, text: 10, noise: 1 };
+    pub(super) const PLAIN: Self = Self { pages_max: 900, layout: 2, flags: 1, late: 0, words: 2, text: 10, noise: 1 };
 }
 
 #[derive(Clone)]
@@ -69,10 +71,10 @@ pub(super) struct Program {
     /// The next page of a sequential walk.
     walk: PageIndex,
     stamp: u64,
-    /// The thread whose mremap has not returned. Meanwhile nobody else changes the layout: Linux posts the messages of a
-    /// mremap one by one, and what another thread does to the same addresses can come between them. The pager does not
-    /// follow that; see `named::two_remaps_at_once`.
-    remapping: Option<usize>,
+    /// Where something has been unmapped or moved away.
+    left: PageIndex,
+    /// What mmap and mremap have made, by thread, until they return: nobody else knows of it.
+    made: BTreeMap<usize, [PageRange; 2]>,
     pub(super) accesses: u64,
     pub(super) seed: u64,
 }
@@ -87,7 +89,8 @@ impl Program {
             discards: BTreeMap::new(),
             walk: PageIndex(FIRST),
             stamp: 0,
-            remapping: None,
+            left: PageIndex(FIRST),
+            made: BTreeMap::new(),
             accesses: 0,
             seed,
         }
@@ -108,6 +111,7 @@ impl Program {
     /// In a forked child: only the forking thread is there.
     pub(super) fn become_child(&mut self, kernel: &FakeKernel) {
         self.threads = [Thread::Idle; THREADS];
+        self.made.clear();
         let _ = kernel.wiped_on_fork(&mut |range| {
             for (_, allowed) in self.shadow.range_mut(range.start..range.end) {
                 *allowed = Allowed { content: Content::Zero, or_zero: false };
@@ -118,6 +122,12 @@ impl Program {
 
     pub(super) fn is_idle(&self) -> bool {
         self.threads.iter().all(|thread| *thread == Thread::Idle)
+    }
+
+    /// Whether all threads are but this one.
+    pub(super) fn is_idle_but(&self, thread: usize) -> bool {
+        let others = self.threads.iter().enumerate().filter(|(other, _)| *other != thread);
+        others.into_iter().all(|(_, thread)| *thread == Thread::Idle)
     }
 
     /// One step of some thread.
@@ -132,6 +142,9 @@ impl Program {
 
     /// Lets every thread that can go on do so, without beginning anything.
     pub(super) fn drain(&mut self, kernel: &FakeKernel) {
+        if self.mix.late == 0 || self.random.one_in(6) {
+            kernel.hold_back_no_more();
+        }
         for thread in 0..THREADS {
             if self.threads[thread] != Thread::Idle {
                 self.go_on(kernel, thread);
@@ -143,10 +156,9 @@ impl Program {
         let Mix { layout, flags, .. } = self.mix;
         match self.random.below(100) {
             draw if draw < layout => {
-                let is_remapping = self.remapping.is_some_and(|other| self.threads[other] == Thread::Layout);
-                if !is_remapping {
-                    self.remapping = None;
-                    self.change_layout(kernel, thread);
+                self.change_layout(kernel, thread);
+                if self.random.below(100) < self.mix.late {
+                    kernel.hold_back(thread as u32);
                 }
             }
             draw if draw < layout + flags => self.change_flags(kernel),
@@ -173,6 +185,7 @@ impl Program {
                 }
                 if kernel.advance(thread as u32) == Progress::Done {
                     self.threads[thread] = Thread::Idle;
+                    self.made.remove(&thread);
                 }
             }
         }
@@ -247,17 +260,22 @@ impl Program {
         });
         let mapping = mapping.expect("the shadow knows what is mapped");
         let range = PageRange { start, end: mapping.end.min(start + PageCount(length)) };
-        self.is_free_of_discards(range).then_some(range)
+        self.is_free(range).then_some(range)
     }
 
-    fn is_free_of_discards(&self, range: PageRange) -> bool {
-        self.discards.values().all(|discard| discard.intersection(range).is_none())
+    /// Whether nothing of a range is being discarded, or made.
+    fn is_free(&self, range: PageRange) -> bool {
+        let mut busy = self.discards.values().chain(self.made.values().flatten());
+        busy.all(|busy| busy.intersection(range).is_none())
     }
 
     fn change_layout(&mut self, kernel: &FakeKernel, thread: usize) {
         let Some(range) = self.some_range(kernel) else { return self.map_somewhere(kernel, thread) };
         let number = thread as u32;
-        let progress = match self.random.below(9) {
+        // Rather what can be told late: unmapping and moving, and new memory for them.
+        let is_late = self.mix.late > 0 && !self.random.one_in(4);
+        let draw = if is_late { [4, 6, 6, 8][self.random.below(4) as usize] } else { self.random.below(9) };
+        let progress = match draw {
             0..=3 => {
                 kernel.set(range, Flag::Locked, false);
                 return self.discard(kernel, thread, range);
@@ -268,21 +286,20 @@ impl Program {
             }
             5 => {
                 self.fresh(range);
+                self.made.insert(thread, [range; 2]);
                 kernel.map_fixed(number, range)
             }
             6 => return self.map_somewhere(kernel, thread),
             7 => return self.grow(kernel, range.start),
             _ => {
-                let to = PageIndex(FIRST + self.random.below(ADDRESSES));
+                // Often where something has just been: the kernel likes such places, too.
+                let anywhere = PageIndex(FIRST + self.random.below(ADDRESSES));
+                let to = if self.random.one_in(2) { self.left } else { anywhere };
                 let target = PageRange::new(to, range.count());
-                if target.intersection(range).is_some() || !self.is_free_of_discards(target) {
-                    return;
-                }
-                if self.threads.contains(&Thread::Layout) {
+                if target.intersection(range).is_some() || !self.is_free(target) {
                     return;
                 }
                 let keep = self.random.one_in(4);
-                self.remapping = Some(thread);
                 return self.remap(kernel, thread, range, to, keep);
             }
         };
@@ -329,16 +346,24 @@ impl Program {
         self.wait_for(thread, progress);
     }
 
+    pub(super) fn unmap(&mut self, kernel: &FakeKernel, thread: usize, range: PageRange) {
+        self.forget(range);
+        let progress = kernel.unmap(thread as u32, range);
+        self.wait_for(thread, progress);
+    }
+
     pub(super) fn remap(&mut self, kernel: &FakeKernel, thread: usize, range: PageRange, to: PageIndex, keep: bool) {
         let moved: Vec<Allowed> = range.start.until(range.end).map(|page| self.shadow[&page]).collect();
-        self.forget(range);
         self.forget(PageRange::new(to, range.count()));
+        self.forget(range);
         for (step, allowed) in moved.into_iter().enumerate() {
             self.shadow.insert(to + PageCount(step as u64), allowed);
         }
         if keep {
             self.fresh(range);
         }
+        let target = PageRange::new(to, range.count());
+        self.made.insert(thread, [if keep { range } else { target }, target]);
         let progress = kernel.remap(thread as u32, range, to, keep);
         self.wait_for(thread, progress);
     }
@@ -357,7 +382,7 @@ impl Program {
         }
         let next = self.shadow.range(end..).next().map_or(wanted.end, |(next, _)| *next);
         let range = PageRange { start: end, end: wanted.end.min(next) };
-        if range.start < range.end && self.is_free_of_discards(range) {
+        if range.start < range.end && self.is_free(range) {
             kernel.grow(end, range.count());
             self.fresh(range);
         }
@@ -370,7 +395,9 @@ impl Program {
 
     fn wait_for(&mut self, thread: usize, progress: Progress) {
         assert!(self.threads[thread] == Thread::Idle);
-        if progress != Progress::Done {
+        if progress == Progress::Done {
+            self.made.remove(&thread);
+        } else {
             self.threads[thread] = Thread::Layout;
         }
     }
@@ -382,6 +409,7 @@ impl Program {
     }
 
     fn forget(&mut self, range: PageRange) {
+        self.left = range.start;
         self.shadow.retain(|page, _| !range.contains(*page));
     }
 
@@ -390,10 +418,11 @@ impl Program {
         let length = 16 + self.random.below(200);
         let start = PageIndex(FIRST + self.random.below(ADDRESSES - length));
         let range = PageRange::new(start, PageCount(length));
-        if self.shadow.len() as u64 + length > self.mix.pages_max || !self.is_free_of_discards(range) {
+        if self.shadow.len() as u64 + length > self.mix.pages_max || !self.is_free(range) {
             return;
         }
         self.fresh(range);
+        self.made.insert(thread, [range; 2]);
         let progress = kernel.map_fixed(thread as u32, range);
         self.wait_for(thread, progress);
     }

@@ -19,7 +19,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs schedules of one kind.
-pub(super) fn run(kind: u64, make: impl Fn(&mut Random, Setup) -> Setup) {
+pub(super) fn run(kind: u64, make: impl Fn(&mut Random, Setup) -> Setup) -> Seen {
     let first = number("PLEAT_SEED").unwrap_or(kind << 20);
     let count = number("PLEAT_SCHEDULES").unwrap_or(SCHEDULES);
     let mut seen = Seen::default();
@@ -37,11 +37,12 @@ pub(super) fn run(kind: u64, make: impl Fn(&mut Random, Setup) -> Setup) {
         seen.reclaimed > 0 && seen.stocked > 0 && seen.faults[..4].iter().all(|faults| *faults > 0),
         "the schedules reach too little"
     );
+    seen
 }
 
 /// What has happened, to see that schedules reach what they are for.
 #[derive(Debug, Default)]
-struct Seen {
+pub(super) struct Seen {
     accesses: u64,
     reclaimed: u64,
     stocked: u64,
@@ -50,6 +51,7 @@ struct Seen {
     written_back: u64,
     compacted: u64,
     layout_events: u64,
+    sortings: u64,
     /// By `FaultKind`.
     faults: [u64; FaultKind::ALL.len()],
     exhausted: u64,
@@ -67,6 +69,7 @@ impl Seen {
         self.written_back += counter(Counter::WrittenBackBytes);
         self.compacted += counter(Counter::Compacted);
         self.layout_events += world.pager.lock().layout_events;
+        self.sortings += world.pager.lock().sortings;
         self.exhausted += u64::from(world.last.exhausted);
         for (sum, histogram) in self.faults.iter_mut().zip(&entry.faults) {
             *sum += histogram.buckets.iter().map(|bucket| u64::from(bucket.load(Ordering::Relaxed))).sum::<u64>();
@@ -122,6 +125,12 @@ fn a_program_in_half_its_memory() {
 #[test]
 fn layout_storms() {
     run(2, |_, setup| Setup { mix: Mix { layout: 15, ..Mix::PLAIN }, ..setup });
+}
+
+#[test]
+fn layout_changes_told_late() {
+    let seen = run(6, |_, setup| Setup { mix: Mix { layout: 20, late: 40, ..Mix::PLAIN }, ..setup });
+    assert!(seen.sortings > 0);
 }
 
 #[test]
