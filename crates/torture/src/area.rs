@@ -169,9 +169,13 @@ impl Area {
         if self.stays_behind {
             self.count = 0;
         } else if self.is_wiped {
-            for page in &mut self.pages[..self.count] {
-                let access = if page.access == Access::Guarded { Access::All } else { page.access };
-                *page = Page { access, ..Page::FRESH };
+            for page in 0..self.count {
+                let mut access = self.pages[page].access;
+                // The guard is gone, and what it hid may have been protected since.
+                if access == Access::Guarded && calls::protect(self.at(page), PAGE, READ_WRITE).is_ok() {
+                    access = Access::All;
+                }
+                self.pages[page] = Page { access, ..Page::FRESH };
             }
         }
     }
