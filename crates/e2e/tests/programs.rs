@@ -47,7 +47,7 @@ fn every_codec_keeps_what_a_program_has() {
     let ours = ["lz4", "fold", "fold-deep", "auto", "dense"];
     let papers = ["wkdm", "wk4x4", "lzrw1", "lzrw1-a", "lzo1x-1", "pbpm", "pbpm-separate", "pbpm-single", "mxt-lz1"];
     for codec in ours.into_iter().chain(papers) {
-        let mut options = turn.options("36M");
+        let mut options = turn.options("28M");
         options.push(format!("--codec={codec}"));
         let after = folded(&options, &command);
         assert_same(&before, &after);

@@ -175,7 +175,7 @@ impl Linux {
             let source = self.staging.base() as u64 + done.bytes().0;
             let target = self.frame_address(FrameIndex(staged.first)) + done.bytes().0;
             // SAFETY: the staging area is ours alone, and so are the frames.
-            let moved = unsafe { self.frames_uffd.move_pages(target, source, count - done) };
+            let moved = unsafe { self.move_in(&self.frames_uffd, target, source, count - done) };
             done += moved.done;
             error = moved.error.or(error);
             if moved.error == Some(Errno::BUSY) {
@@ -190,12 +190,28 @@ impl Linux {
         panic!("pages cannot leave the staging area: {error:?}, {done:?} of {staged:?}");
     }
 
+    /// Moves pages to where nothing is, and where nobody but us puts anything.
+    ///
+    /// # Safety
+    /// As for [`Uffd::move_pages`].
+    unsafe fn move_in(&self, uffd: &Uffd, target: u64, source: u64, count: PageCount) -> Partial {
+        // SAFETY: the caller's promise.
+        let told = unsafe { uffd.move_pages(target, source, count) };
+        if told.done == count { told } else { arrived(told, self.pages_at(target, count), count) }
+    }
+
+    /// Pages of ours that are there from `address` on.
+    fn pages_at(&self, address: u64, count: PageCount) -> PageCount {
+        maps::pages_before_a_hole(&self.pagemap, PageIndex::containing(address), count)
+            .unwrap_or_else(|error| panic!("our own pagemap cannot be read: {error:?}"))
+    }
+
     /// The first move of the chain. In user mode what a system call is at work on stays: the run ends before it.
     fn move_unless_held(&self, target: u64, from: PageIndex, count: PageCount) -> Partial {
         let move_pages = |count| {
             // SAFETY: managed memory is never borrowed as Rust references, and the program finds its pages missing,
             // which is what a pager is for.
-            unsafe { self.program.move_pages(target, from.address(), count) }
+            unsafe { self.move_in(&self.program, target, from.address(), count) }
         };
         if !user_mode::is_armed() {
             return move_pages(count);
@@ -213,6 +229,20 @@ impl Linux {
         if staged.count > 0 && wanted(*staged) {
             self.flush(&mut staged);
         }
+    }
+}
+
+/// What a move has come to, if `there` of `count` pages are at the target now.
+///
+/// Linux 6.18 miscounts: once it has met a page that another processor had locked for a moment, it goes on and moves what
+/// follows, but does not count that, tries the same pages again and ends with `NOENT`. To believe it would be to lose
+/// those pages.
+fn arrived(told: Partial, there: PageCount, count: PageCount) -> Partial {
+    match there {
+        _ if there == count => Partial { done: count, error: None },
+        PageCount::ZERO => told,
+        // What stopped it is asked for again.
+        _ => Partial { done: there, error: None },
     }
 }
 
@@ -249,7 +279,12 @@ impl Kernel for Linux {
         self.flush_if(|staged| staged.holds(frame));
         // SAFETY: the caller owns the frame and will not use its content any more.
         let moved = unsafe { self.program.move_pages(to.address(), self.frame_address(frame), PageCount(1)) };
-        moved.error.map_or(Ok(()), Err)
+        match moved.error {
+            None => Ok(()),
+            // See `arrived`: what has left the frame is with the program.
+            Some(Errno::NOENT) if self.pages_at(self.frame_address(frame), PageCount(1)) == PageCount::ZERO => Ok(()),
+            Some(error) => Err(error),
+        }
     }
 
     fn holes(&self, page: PageIndex, count: PageCount) -> PageCount {
@@ -367,6 +402,17 @@ fn minor_faults(proc: impl AsFd) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_arrived_counts() {
+        let told = |done, error| Partial { done: PageCount(done), error };
+        let arrived = |told, there| arrived(told, PageCount(there), PageCount(8));
+        assert_eq!(arrived(told(0, Some(Errno::NOENT)), 0), told(0, Some(Errno::NOENT)), "it is right");
+        assert_eq!(arrived(told(0, Some(Errno::NOENT)), 8), told(8, None));
+        assert_eq!(arrived(told(0, Some(Errno::NOENT)), 5), told(5, None));
+        assert_eq!(arrived(told(3, None), 5), told(5, None));
+        assert_eq!(arrived(told(3, None), 3), told(3, None));
+    }
 
     /// On the real kernel: the first write to a page is a minor fault. What the program is called does not matter.
     #[test]

@@ -118,6 +118,8 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 /// Runs that one call may return.
 const RUNS: usize = 128;
+/// Pages that [`pages_before_a_hole`] looks at.
+pub const HOLES_PAGES_MAX: usize = 64;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -194,12 +196,44 @@ pub fn holes(pagemap: impl AsFd, range: PageRange) -> Result<PageCount, Errno> {
     Ok(if found == 0 { range.count() } else { PageIndex::containing(run.start) - range.start })
 }
 
+/// How many of `count` pages from `first` on there are before the first hole, in memory or swapped out. At most
+/// [`HOLES_PAGES_MAX`].
+pub fn pages_before_a_hole(pagemap: impl AsFd, first: PageIndex, count: PageCount) -> Result<PageCount, Errno> {
+    /// /proc/PID/pagemap has eight bytes a page; these bits say that it is present, or swapped out.
+    const IS_THERE: u64 = 3 << 62;
+    let mut entries = [[0_u8; 8]; HOLES_PAGES_MAX];
+    let wanted = &mut entries.as_flattened_mut()[..count.0 as usize * 8];
+    let read = rustix::io::pread(pagemap, &mut *wanted, first.0 * 8)?;
+    if read < wanted.len() {
+        return Err(Errno::IO);
+    }
+    let is_hole = |entry: &[u8; 8]| u64::from_ne_bytes(*entry) & IS_THERE == 0;
+    let before = entries[..count.0 as usize].iter().position(is_hole);
+    Ok(PageCount(before.map_or(count.0, |before| before as u64)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn open(path: &core::ffi::CStr) -> rustix::fd::OwnedFd {
         rustix::fs::open(path, rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap()
+    }
+
+    #[test]
+    fn a_hole_is_found() {
+        let area = crate::Area::reserve(8 * PAGE_BYTES).unwrap();
+        for page in [0, 1, 2, 5] {
+            // SAFETY: inside the area, which nobody else knows.
+            unsafe { area.base().wrapping_add(page * PAGE_BYTES).write_volatile(1) };
+        }
+        let pagemap = open(c"/proc/self/pagemap");
+        let first = PageIndex::containing(area.base() as u64);
+        let before = |start: u64, count| pages_before_a_hole(&pagemap, first + PageCount(start), PageCount(count));
+        assert_eq!(before(0, 8), Ok(PageCount(3)));
+        assert_eq!(before(0, 2), Ok(PageCount(2)));
+        assert_eq!(before(3, 5), Ok(PageCount(0)));
+        assert_eq!(before(5, 1), Ok(PageCount(1)));
     }
 
     #[test]
