@@ -7,7 +7,10 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use page::ByteCount;
 
+use crate::record::{self, RecordArgs};
+use crate::sim::{self, SimArgs};
 use crate::size::{Ram, size};
+use crate::synth::{self, SynthArgs};
 
 /// Keeps a program's memory inside a RAM budget.
 ///
@@ -25,6 +28,8 @@ Examples:
   pleat run --ram 256M -- python3 job.py    run job.py with its memory held inside 256 MiB
   pleat doctor                              what this machine allows, and how to allow more
   pleat bench codecs                        how small and how fast the page codecs are here
+  pleat sim app.trace --replacement lru,min --pages 1000,2000
+                                            how often replacement policies miss on a trace
 
 Exit status of pleat run: that of the program; 125 when pleat itself fails, 126 when the program cannot be
 executed, 127 when it is not found, 137 when --when-full stop ended it.";
@@ -67,6 +72,15 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: Bench,
     },
+    /// Count misses of replacement policies on a trace of page references
+    #[command(after_help = sim::EXAMPLES)]
+    Sim(SimArgs),
+    /// Make a trace of page references with a known behaviour
+    #[command(after_help = synth::EXAMPLES)]
+    Synth(SynthArgs),
+    /// Record every page that a program references, as a trace
+    #[command(after_help = record::EXAMPLES)]
+    Record(RecordArgs),
     /// Write the man pages, or print that of pleat
     Man(ManArgs),
     /// Print the completions for a shell

@@ -11,15 +11,18 @@ mod manual;
 mod numbers;
 mod proc;
 mod program;
+mod record;
 mod run;
 mod sharing;
 mod signals;
+mod sim;
 mod size;
 mod stats;
 mod strays;
 mod summary;
 mod supervise;
 mod swap;
+mod synth;
 mod table;
 mod userfaultfd;
 
@@ -39,6 +42,9 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench { what: Bench::Codecs(args) } => bench::codecs(&args).map(|()| ExitCode::SUCCESS),
+        Command::Sim(args) => sim::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Synth(args) => synth::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Record(args) => record::run(&args),
         Command::Man(args) => manual::man(&args).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
     };

@@ -1,0 +1,148 @@
+//! `pleat record`: a trace of every page that a program references, by valgrind; and traces of other programs, reduced.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, PipeReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use signal_hook::consts::SIGINT;
+use std::os::fd::AsRawFd;
+use trace::{Ending, Header, Reducer, Reference, Trace, TraceError, Writer};
+
+use crate::failure::{Failure, STATUS_NOT_FOUND};
+use crate::synth::create;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  pleat record --out sort.trace -- sort words.txt
+  pleat record --out all.trace --reduce 0 -- ./solver in.dat
+  pleat record --out app.trace --from lackey.txt            # import what lackey, or any other program, has written
+
+The program runs under valgrind's lackey (Debian: valgrind), some hundred times slower, and every access that it makes to
+memory is seen, but none that the kernel makes for it. Processes that it starts are not recorded. Time is instructions.
+
+A reduced trace is smaller and gives the same: LRU and MIN fault exactly as often on it as on the whole trace, for every
+memory of COUNT pages or more (safely-allowed-drop: Kaplan, Smaragdakis and Wilson, 2003).
+
+Exit status: that of the program; 125 when pleat itself fails.";
+
+/// `pleat record`.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Where the trace goes; - is standard output
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+
+    /// Leave out references that no memory of so many pages or more can notice; 0 keeps all
+    #[arg(long, value_name = "COUNT", default_value = "256")]
+    reduce: u32,
+
+    /// Take references from this trace instead of a program
+    #[arg(long, value_name = "TRACE", conflicts_with = "command", required_unless_present = "command")]
+    from: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, value_name = "CMD", value_hint = clap::ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+}
+
+/// `pleat record`.
+pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
+    let Some(from) = &args.from else { return record(args) };
+    let name = from.display();
+    let file = File::open(from).with_context(|| name.to_string())?;
+    let mut trace = trace::open(file).map_err(|error| anyhow!("{name}: {error}"))?;
+    if trace.header().reduced_pages > 0 {
+        bail!("{name}: reduced already, for memories of {} pages or more", trace.header().reduced_pages);
+    }
+    copy(&mut *trace, args, &name.to_string())?;
+    match trace.ending() {
+        Ending::Truncated { offset } => {
+            eprintln!("pleat: {name}: truncated: only the first {offset} bytes are whole, and were taken");
+        }
+        Ending::Unterminated { offset } => {
+            eprintln!("pleat: {name}: the last line, at byte {offset}, has no line end; taken as it is");
+        }
+        Ending::Whole { .. } | Ending::Open => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn record(args: &RecordArgs) -> Result<ExitCode> {
+    // The terminal sends it to the program, too; what was recorded until then is kept.
+    signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false)))?;
+    let (lines, mut child) = start(&args.command)?;
+    let copied = copy(&mut *trace::open_lackey(lines), args, "lackey");
+    if copied.is_err() {
+        // Nobody reads any more: valgrind would run on for nothing.
+        let _ = child.kill();
+    }
+    let status = child.wait()?;
+    copied?;
+    Ok(ExitCode::from(status_of(status)))
+}
+
+/// Starts the program under lackey, whose lines come out of the pipe.
+fn start(command: &[OsString]) -> Result<(PipeReader, Child)> {
+    let program = command.first().map(Path::new).context("no program")?;
+    let (reader, writer) = io::pipe()?;
+    // To be handed on to valgrind, which hides it from the program.
+    fcntl(&writer, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=lackey", "--trace-mem=yes"]).arg(format!("--log-fd={}", writer.as_raw_fd())).args(command);
+    let child = valgrind.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let message = "valgrind is not installed (Debian: apt-get install valgrind)".to_owned();
+            anyhow::Error::new(Failure { status: STATUS_NOT_FOUND, message })
+        }
+        _ => anyhow!("valgrind {}: {error}", program.display()),
+    })?;
+    Ok((reader, child))
+}
+
+fn status_of(status: ExitStatus) -> u8 {
+    // As a shell tells it: 128 and the signal.
+    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1) as u8
+}
+
+/// Reads a trace to its end and writes it, reduced.
+fn copy(trace: &mut dyn Trace, args: &RecordArgs, name: &str) -> Result<()> {
+    let header = Header { reduced_pages: args.reduce, ..trace.header().clone() };
+    let codecs = header.codecs.len();
+    let written = |error: io::Error| anyhow!("--out {}: {error}", args.out.display());
+    let mut writer = Writer::new(create(&args.out)?, header).map_err(written)?;
+    let mut reducer = (args.reduce > 0).then(|| Reducer::new(args.reduce));
+    let (mut batch, mut samples) = (Vec::new(), Vec::new());
+    let mut taken = 0_u64;
+    loop {
+        trace.read(&mut batch, &mut samples).map_err(|error: TraceError| anyhow!("{name}: {error}"))?;
+        if codecs > 0 {
+            for sample in samples.drain(..) {
+                writer.push_sample(sample).map_err(written)?;
+            }
+        }
+        if batch.is_empty() {
+            break;
+        }
+        taken += batch.len() as u64;
+        for &reference in &batch {
+            let mut keep = |reference: Reference| writer.push(reference);
+            match &mut reducer {
+                Some(reducer) => reducer.push(reference, &mut keep),
+                None => keep(reference),
+            }
+            .map_err(written)?;
+        }
+    }
+    if let Some(reducer) = reducer {
+        reducer.finish(&mut |reference| writer.push(reference)).map_err(written)?;
+    }
+    writer.finish(Some(taken)).and_then(|mut out| out.flush()).map_err(written)
+}

@@ -1,0 +1,153 @@
+//! `pleat sim`: what it counts, writes and refuses.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn sim(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pleat")).arg("sim").args(words).output().unwrap()
+}
+
+/// A file that goes with the test.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, content: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("pleat-sim-{}-{name}", std::process::id()));
+        fs::write(&path, content).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn refused(words: &[&str]) -> String {
+    let output = sim(words);
+    assert_eq!(output.status.code(), Some(125), "{words:?}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.starts_with("pleat: ") && message.lines().count() == 1, "{message}");
+    message
+}
+
+/// Four pages round and round, three times: with room for three LRU misses each time, MIN twice (by hand).
+const LOOP: &str = "R 1\nW 0x2\nR 3\nR 4\nR 1\nR 2\nR 3\nR 4\nR 1\nR 2\nR 3\nR 4\n";
+
+#[test]
+fn golden_scores() {
+    let trace = Temporary::new("loop", LOOP.as_bytes());
+    let out = Temporary::new("loop.json", b"");
+    let words = [trace.path(), "--replacement", "lru,min,fifo,clock", "--pages", "3,4", "--json", out.path()];
+    let output = sim(&words);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && error.is_empty(), "{error}");
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("12 references, 4 of them") && table.contains("\n| min | 3 | 2 |"), "{table}");
+    let rows: Value = serde_json::from_str(&fs::read_to_string(&out.0).unwrap()).unwrap();
+    let expected: Vec<_> = [("lru", 3, 8), ("lru", 4, 0), ("min", 3, 2), ("min", 4, 0), ("fifo", 3, 8), ("fifo", 4, 0)]
+        .into_iter()
+        .chain([("clock", 3, 8), ("clock", 4, 0)])
+        .map(|(policy, pages, misses)| {
+            json!({ "trace": trace.path(), "policy": policy, "pages": pages, "references": 12,
+                    "misses": misses, "cold_misses": 4 })
+        })
+        .collect();
+    assert_eq!(rows, Value::from(expected));
+    // The same again, to standard output: the same bytes.
+    let again = sim(&[&words[..words.len() - 1], &["-"]].concat());
+    assert_eq!(again.stdout, fs::read(&out.0).unwrap());
+}
+
+#[test]
+fn a_truncated_trace_is_played_and_named() {
+    let trace = Temporary::new("cut", b"R 1\nR 2\nR ");
+    let output = sim(&[trace.path(), "--replacement", "lru", "--pages", "5", "--json", "-"]);
+    assert!(output.status.success());
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(warning.contains("truncated") && warning.contains("8 bytes"), "{warning}");
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&rows[0]["references"], &rows[0]["truncated_at_byte"]), (&json!(2), &json!(8)));
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_its_place() {
+    let options = ["--replacement", "lru", "--pages", "5"];
+    let with = |path| [&[path][..], &options].concat();
+    let bad = Temporary::new("bad", b"R 1\nQ 2\nR 3\n");
+    assert!(refused(&with(bad.path())).contains("line 2, at byte 4"));
+    let foreign = Temporary::new("elf", &fs::read(env!("CARGO_BIN_EXE_pleat")).unwrap()[..10_000]);
+    assert!(refused(&with(foreign.path())).contains("no trace: at byte 0"));
+    assert!(refused(&with("/does/not/exist")).contains("/does/not/exist: No such file"));
+    assert!(refused(&with("/")).contains("Is a directory"));
+    for words in [["--replacement", "lfu", "--pages", "5"], ["--replacement", "lru", "--pages", "0"]] {
+        refused(&[&[bad.path()][..], &words].concat());
+    }
+    assert!(refused(&[bad.path(), "--replacement", "lfu", "--pages", "5"]).contains("lru, min, fifo, clock"));
+}
+
+#[test]
+fn synthetic_traces_are_the_same_each_time_and_can_be_played() {
+    let options = ["synth", "2*zipf:1", "sequential", "--pages", "500", "--references", "20000", "--out"];
+    let pleat = |last: &[&str]| Command::new(env!("CARGO_BIN_EXE_pleat")).args(options).args(last).output().unwrap();
+    let trace = Temporary::new("synth", b"");
+    assert!(pleat(&[trace.path()]).status.success());
+    let blocks = pleat(&["-"]).stdout;
+    assert_eq!(blocks, fs::read(&trace.0).unwrap());
+    assert_ne!(blocks, pleat(&["-", "--seed", "2"]).stdout);
+    let text = Temporary::new("synth.txt", &pleat(&["-", "--text"]).stdout);
+    let rows = |path| {
+        let output = sim(&[path, "--replacement", "lru,min", "--pages", "100", "--json", "-"]);
+        let mut rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for row in rows.as_array_mut().unwrap() {
+            row.as_object_mut().unwrap().remove("trace");
+        }
+        rows
+    };
+    assert_eq!(rows(trace.path()), rows(text.path()));
+    assert!(rows(trace.path())[0]["misses"].as_u64() > rows(trace.path())[1]["misses"].as_u64());
+    let bad = Command::new(env!("CARGO_BIN_EXE_pleat")).args(["synth", "zip:1", "--out", "-"]).output().unwrap();
+    assert!(bad.status.code() == Some(125) && String::from_utf8_lossy(&bad.stderr).contains("zipf:A"));
+}
+
+#[test]
+fn a_program_is_recorded() {
+    let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok();
+    if !has_valgrind {
+        println!("skipped: pleat record (no valgrind)");
+        return;
+    }
+    let record = |words: &[&str]| Command::new(env!("CARGO_BIN_EXE_pleat")).arg("record").args(words).output().unwrap();
+    let (whole, reduced) = (Temporary::new("whole", b""), Temporary::new("reduced", b""));
+    let output = record(&["--out", whole.path(), "--reduce", "0", "--", "sh", "-c", "echo out; exit 3"]);
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"out\n"[..]));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = record(&["--out", reduced.path(), "--reduce", "32", "--from", whole.path()]);
+    assert!(output.status.success() && output.stderr.is_empty());
+    let misses = |path| {
+        let output = sim(&[path, "--replacement", "lru,min", "--pages", "32,50", "--json", "-"]);
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let number = |row: &Value, key: &str| row[key].as_u64().unwrap();
+        let rows = rows.as_array().unwrap();
+        let misses: Vec<_> = rows.iter().map(|row| (number(row, "misses"), number(row, "cold_misses"))).collect();
+        (misses, number(&rows[0], "references"))
+    };
+    let ((all, references), (kept, kept_references)) = (misses(whole.path()), misses(reduced.path()));
+    assert_eq!(all, kept);
+    assert!(
+        all[0].0 > 0 && all[0].1 > 50 && kept_references * 4 < references,
+        "{all:?} {kept_references} {references}"
+    );
+    let output = sim(&[reduced.path(), "--replacement", "lru", "--pages", "31"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("reduced for memories of 32 pages"));
+}

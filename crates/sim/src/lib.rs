@@ -1,0 +1,9 @@
+//! Simulates memory on page-reference traces, without a clock of the machine's and without the kernel.
+//!
+//! [`replacement`] counts misses of replacement policies at several memory sizes, in one pass over a trace.
+#![forbid(unsafe_code)]
+
+mod pages;
+mod ranked;
+pub mod replacement;
+mod slots;
