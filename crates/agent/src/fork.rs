@@ -187,6 +187,25 @@ impl Forks {
         }
         self.stage.store(NO_FORK, Ordering::Release);
         self.let_go();
+        self.end();
+    }
+
+    /// A fork is done: whoever has made it may go on.
+    fn end(&self) {
+        self.done.fetch_add(1, Ordering::Release);
+        wake_all(&self.done, Sharing::Process);
+    }
+
+    /// On the forking thread: waits until the child's memory is the child's own.
+    fn wait_for_end(&self) {
+        let before = self.done_before.load(Ordering::Relaxed);
+        let begun = sys::clock::now_ns();
+        while self.done.load(Ordering::Acquire) == before {
+            wait_while(&self.done, before, LOOK, Sharing::Process);
+            if sys::clock::now_ns() - begun > PARENT_PATIENCE.as_nanos() as u64 {
+                return;
+            }
+        }
     }
 
     /// Gives up the pins of children that have ended.
@@ -240,14 +259,7 @@ impl Agent {
         {
             return forks.let_go();
         }
-        let before = forks.done_before.load(Ordering::Relaxed);
-        let begun = sys::clock::now_ns();
-        while forks.done.load(Ordering::Acquire) == before {
-            wait_while(&forks.done, before, LOOK, Sharing::Process);
-            if sys::clock::now_ns() - begun > PARENT_PATIENCE.as_nanos() as u64 {
-                return;
-            }
-        }
+        forks.wait_for_end();
     }
 
     /// In user mode, on the forking thread: `child` is what fork has answered.
@@ -262,6 +274,8 @@ impl Agent {
         forks.child.store(child, Ordering::Release);
         forks.stage.store(TO_BE_HANDED_OVER, Ordering::Release);
         wake_all(&forks.rest_wanted, Sharing::Process);
+        // As in the other mode: a parent that ends at once would take what it holds of the child's memory with it.
+        forks.wait_for_end();
     }
 
     /// In the child, on its only thread.
@@ -313,8 +327,7 @@ fn finish(keeper: &Keeper, reader: Option<Line>) {
     }
     keeper.forks.stage.store(NO_FORK, Ordering::Release);
     keeper.forks.let_go();
-    keeper.forks.done.fetch_add(1, Ordering::Release);
-    wake_all(&keeper.forks.done, Sharing::Process);
+    keeper.forks.end();
 }
 
 /// On the handler's thread: looks after a child that has been forked, until it looks after itself.
