@@ -106,8 +106,16 @@ fn nix_root() -> bool {
 
 /// Runs them one after the other, shows what they print, and returns the lines that say why one was skipped.
 fn end_to_end() -> Result<Vec<String>> {
-    let mut command =
-        sh::cargo(&["test", "--quiet", "--package", "pleat-e2e", "--", "--nocapture", "--test-threads=1"]);
+    let mut command = sh::cargo(&[
+        "test",
+        "--quiet",
+        "--package",
+        "pleat-e2e",
+        "--no-fail-fast",
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     command.env("PLEAT_BIN", sh::release("pleat")).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot start cargo")?;
     let mut skipped = Vec::new();
