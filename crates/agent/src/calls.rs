@@ -8,6 +8,7 @@
 //! Everything else goes through as it is, and so does all of it where nothing is managed. Who makes the system call
 //! without libc gets what the kernel gives: see docs/userfaultfd.md, "Limits".
 
+use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -15,9 +16,9 @@ use core::sync::atomic::Ordering;
 use sys::Errno;
 use sys::locking;
 use sys::remap::{self, Piece, Pieces, Request};
+use sys::user_mode;
 
 use crate::host::agent;
-use crate::watcher::Agent;
 
 #[link(name = "c")]
 unsafe extern "C" {
@@ -25,21 +26,20 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
+/// This thread's errno.
+fn libc_errno() -> &'static Cell<c_int> {
+    // SAFETY: takes nothing.
+    let place = unsafe { __errno_location() };
+    // SAFETY: the address of an int that lives as long as this thread, which alone uses it.
+    unsafe { &*place.cast() }
+}
+
 /// What libc's calls return: the result, or errno and what says so.
 fn to_libc<T>(result: Result<T, Errno>, failed: T) -> T {
     result.unwrap_or_else(|errno| {
-        // SAFETY: libc's answer is the address of this thread's errno.
-        let place = unsafe { __errno_location() };
-        // SAFETY: see above.
-        unsafe { place.write(errno.raw_os_error()) };
+        libc_errno().set(errno.raw_os_error());
         failed
     })
-}
-
-/// In user mode each system call that changes the layout is trapped, by where it is made: ours are not, libc's are. There
-/// mremap is not done in pieces.
-fn in_user_mode(agent: &Agent) -> bool {
-    agent.membership().is_in_user_mode()
 }
 
 /// mremap(2).
@@ -57,7 +57,8 @@ pub(crate) unsafe extern "C" fn mremap(
     flags: c_int,
     to: *mut c_void,
 ) -> *mut c_void {
-    if agent().is_some_and(in_user_mode) {
+    if user_mode::is_armed() {
+        // Trapped, by where it is made: ours are not, libc's are. There it is not done in pieces.
         // SAFETY: the caller's promise.
         return unsafe { syscall(remap::MREMAP, from, old_bytes, new_bytes, c_long::from(flags), to) } as *mut c_void;
     }
@@ -127,7 +128,7 @@ const MADV_DONTNEED_LOCKED: c_int = 24;
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     let advise = |advice: c_int| {
-        if !agent().is_some_and(in_user_mode) {
+        if !user_mode::is_armed() {
             // SAFETY: the caller's promise.
             return unsafe { remap::advise(start as usize, bytes, advice) };
         }
@@ -135,10 +136,7 @@ pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice
         if unsafe { syscall(remap::MADVISE, start, bytes, c_long::from(advice)) } == 0 {
             return Ok(());
         }
-        // SAFETY: libc's answer is the address of this thread's errno.
-        let place = unsafe { __errno_location() };
-        // SAFETY: see above.
-        Err(Errno::from_raw_os_error(unsafe { place.read() }))
+        Err(Errno::from_raw_os_error(libc_errno().get()))
     };
     let result = advise(advice);
     if result.is_ok()

@@ -18,6 +18,7 @@ mod journal;
 pub mod ledger;
 mod order;
 mod pager;
+mod readings;
 mod reclaimer;
 mod regions;
 mod ring;

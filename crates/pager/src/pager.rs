@@ -16,6 +16,7 @@ use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
 use crate::account::Accounts;
 use crate::ledger::Process;
 use crate::order::Asked;
+use crate::readings::Readings;
 use crate::ring::Ring;
 use crate::state::State;
 use crate::writer::Desk;
@@ -51,6 +52,7 @@ pub struct Pager<K, S> {
     resting: AtomicU32,
     /// The message about a fork has been read, and nobody has taken the child's memory yet.
     has_forked: AtomicBool,
+    readings: Readings,
     /// Goes up with each batch that the reclaimer has freed; a futex.
     progress: AtomicU32,
 }
@@ -69,6 +71,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             hurry: AtomicU32::new(0),
             resting: AtomicU32::new(0),
             has_forked: AtomicBool::new(false),
+            readings: Readings::default(),
             progress: AtomicU32::new(0),
         }
     }
@@ -104,6 +107,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         if !state.can_follow() || state.is_patient() {
             return false;
         }
+        self.readings.begin();
         let may_be_more = self.kernel.messages(&mut |message| {
             if let Message::Fault { page, thread } = message {
                 fault(page, thread);
@@ -113,6 +117,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         });
         // Release: the server's thread looks at it without the lock.
         self.has_forked.store(!state.forked.is_empty(), Ordering::Release);
+        self.readings.finish();
         may_be_more
     }
 
@@ -145,11 +150,9 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     }
 
     /// The same for the forking thread. The kernel lets it go on as soon as the message has been read, which is before
-    /// it has been followed; the lock is held from the one to the other.
+    /// it has been followed; so it waits for the end of that reading.
     pub fn has_forked_for_sure(&self) -> bool {
-        // This is the program's thread, and its stack is managed: what it misses comes from who may wait for the lock. So
-        // nothing is called while it is held, and what is held back is left to others.
-        drop(self.state.lock());
+        self.readings.wait_for_end();
         self.has_forked()
     }
 
@@ -195,6 +198,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         // SAFETY: the caller's promise.
         unsafe { self.state.reset() };
         self.resting.store(0, Ordering::Relaxed);
+        self.readings.reset();
     }
 
     /// The caller ends the process if it cannot be done: without a kernel there is no pager.

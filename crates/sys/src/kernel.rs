@@ -133,7 +133,8 @@ pub trait Kernel {
     /// the page is there already.
     fn move_back(&self, frame: FrameIndex, to: PageIndex) -> Result<(), Errno>;
 
-    /// How many pages from `page` on, `count` at most, hold nothing, not even a guard region, over which Linux 6.18 fills.
+    /// How many pages from `page` on, `count` at most (up to 64), hold nothing, not even a guard region, over which Linux
+    /// 6.18 fills.
     fn holes(&self, page: PageIndex, count: PageCount) -> PageCount;
 
     /// Copies pages into the holes from `to` on and wakes who waits there. `EXIST`: the next one is there already.

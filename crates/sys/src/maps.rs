@@ -10,8 +10,11 @@ use crate::arch::{self, number};
 use crate::kernel::{Mapping, MappingName, PageRange};
 use crate::thread::errno;
 
-/// Reads `maps` (an open /proc/PID/maps, at its start) and visits each mapping.
-pub fn visit(maps: impl AsFd, buffer: &mut Vec<u8>, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
+/// Buffer for reading maps and smaps. A line is at most a path, of which each byte may be told with four.
+pub const BUFFER_BYTES: usize = 32 << 10;
+
+/// Reads `maps` (an open /proc/PID/maps, at its start) and visits each mapping. `buffer` has [`BUFFER_BYTES`].
+pub fn visit(maps: impl AsFd, buffer: &mut [u8], visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
     lines(maps, buffer, &mut |line| {
         if let Some(mapping) = parse(line) {
             visit(mapping);
@@ -20,7 +23,7 @@ pub fn visit(maps: impl AsFd, buffer: &mut Vec<u8>, visit: &mut dyn FnMut(Mappin
 }
 
 /// Reads `smaps` (an open /proc/PID/smaps, at its start) and visits each mapping that a forked child finds empty.
-pub fn wiped_on_fork(smaps: impl AsFd, buffer: &mut Vec<u8>, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+pub fn wiped_on_fork(smaps: impl AsFd, buffer: &mut [u8], visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
     let mut current = None;
     lines(smaps, buffer, &mut |line| {
         if let Some(flags) = line.strip_prefix(b"VmFlags:") {
@@ -34,11 +37,11 @@ pub fn wiped_on_fork(smaps: impl AsFd, buffer: &mut Vec<u8>, visit: &mut dyn FnM
 }
 
 /// Visits the lines of a file, each without its end.
-fn lines(file: impl AsFd, buffer: &mut Vec<u8>, visit: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
+fn lines(file: impl AsFd, buffer: &mut [u8], visit: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
     let mut kept = 0;
     loop {
-        if buffer.len() < kept + 2 * PAGE_BYTES {
-            buffer.resize(kept + 4 * PAGE_BYTES, 0); // A line is at most a path long; grows once or twice in a life.
+        if kept == buffer.len() {
+            return Err(Errno::NAMETOOLONG);
         }
         let read = rustix::io::read(&file, &mut buffer[kept..])?;
         if read == 0 {
@@ -114,12 +117,10 @@ pub fn library_memory(maps: impl AsFd, program: &[u8]) -> Result<Vec<core::ops::
 /// `PAGEMAP_SCAN` (Linux 6.7): runs of pages with one category.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
-/// In the kernel's own swap, or a guard region.
-const PAGE_IS_SWAPPED: u64 = 1 << 4;
 /// Runs that one call may return.
 const RUNS: usize = 128;
-/// Pages that [`pages_before_a_hole`] looks at.
-pub const HOLES_PAGES_MAX: usize = 64;
+/// Pages that [`leading`] looks at.
+pub const LEADING_PAGES_MAX: usize = 64;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -176,40 +177,32 @@ pub fn resident(pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(Page
     Ok(())
 }
 
-/// How many pages at the start of `range` hold nothing: neither a page nor a guard.
-pub fn holes(pagemap: impl AsFd, range: PageRange) -> Result<PageCount, Errno> {
-    let mut run = Run::default();
-    let mut scan = ScanArguments {
-        size: size_of::<ScanArguments>() as u64,
-        start: range.start.address(),
-        end: range.end.address(),
-        runs: &raw mut run as u64,
-        runs_max: 1,
-        pages_max: 1,
-        category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-        return_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-        ..Default::default()
-    };
-    let args = [pagemap.as_fd().as_raw_fd() as usize, PAGEMAP_SCAN, &raw mut scan as usize, 0, 0, 0];
-    // SAFETY: the structure and the run it points at live on this stack, with the lengths it names.
-    let found = errno(unsafe { arch::syscall(number::IOCTL, args) })?;
-    Ok(if found == 0 { range.count() } else { PageIndex::containing(run.start) - range.start })
+/// What a page of address space holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// A page, in memory or in the kernel's own swap, or a guard.
+    Something,
+    /// Neither.
+    Nothing,
 }
 
-/// How many of `count` pages from `first` on there are before the first hole, in memory or swapped out. At most
-/// [`HOLES_PAGES_MAX`].
-pub fn pages_before_a_hole(pagemap: impl AsFd, first: PageIndex, count: PageCount) -> Result<PageCount, Errno> {
-    /// /proc/PID/pagemap has eight bytes a page; these bits say that it is present, or swapped out.
-    const IS_THERE: u64 = 3 << 62;
-    let mut entries = [[0_u8; 8]; HOLES_PAGES_MAX];
-    let wanted = &mut entries.as_flattened_mut()[..count.0 as usize * 8];
-    let read = rustix::io::pread(pagemap, &mut *wanted, first.0 * 8)?;
-    if read < wanted.len() {
+/// How many of `count` pages from `first` on hold `content` before the first that does not. `count` is at most
+/// [`LEADING_PAGES_MAX`]; `pagemap` is an open /proc/PID/pagemap.
+pub fn leading(pagemap: impl AsFd, first: PageIndex, count: PageCount, content: Content) -> Result<PageCount, Errno> {
+    /// /proc/PID/pagemap has eight bytes a page; these bits say that it is present, or swapped out, or a guard.
+    const IS_SOMETHING: u64 = 3 << 62;
+    let mut entries = [[0_u8; 8]; LEADING_PAGES_MAX];
+    let entries = &mut entries[..count.0 as usize];
+    let wanted = entries.as_flattened_mut();
+    let bytes = wanted.len();
+    if rustix::io::pread(pagemap, &mut *wanted, first.0 * 8)? < bytes {
         return Err(Errno::IO);
     }
-    let is_hole = |entry: &[u8; 8]| u64::from_ne_bytes(*entry) & IS_THERE == 0;
-    let before = entries[..count.0 as usize].iter().position(is_hole);
-    Ok(PageCount(before.map_or(count.0, |before| before as u64)))
+    let differs = |entry: &[u8; 8]| {
+        let is_something = u64::from_ne_bytes(*entry) & IS_SOMETHING != 0;
+        is_something != (content == Content::Something)
+    };
+    Ok(PageCount(entries.iter().position(differs).map_or(count.0, |before| before as u64)))
 }
 
 #[cfg(test)]
@@ -221,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_found() {
+    fn leading_pages_and_holes_are_counted() {
         let area = crate::Area::reserve(8 * PAGE_BYTES).unwrap();
         for page in [0, 1, 2, 5] {
             // SAFETY: inside the area, which nobody else knows.
@@ -229,11 +222,17 @@ mod tests {
         }
         let pagemap = open(c"/proc/self/pagemap");
         let first = PageIndex::containing(area.base() as u64);
-        let before = |start: u64, count| pages_before_a_hole(&pagemap, first + PageCount(start), PageCount(count));
-        assert_eq!(before(0, 8), Ok(PageCount(3)));
-        assert_eq!(before(0, 2), Ok(PageCount(2)));
-        assert_eq!(before(3, 5), Ok(PageCount(0)));
-        assert_eq!(before(5, 1), Ok(PageCount(1)));
+        let count =
+            |content, start, count| leading(&pagemap, first + PageCount(start), PageCount(count), content).unwrap().0;
+        let pages = |start, pages| count(Content::Something, start, pages);
+        let holes = |start, pages| count(Content::Nothing, start, pages);
+        assert_eq!([pages(0, 8), pages(0, 2), pages(3, 5), pages(5, 1)], [3, 2, 0, 1]);
+        assert_eq!([holes(0, 8), holes(3, 5), holes(3, 1), holes(6, 2)], [0, 2, 1, 2]);
+        // SAFETY: a guard in memory of our own.
+        match unsafe { crate::remap::advise(area.base() as usize + 7 * PAGE_BYTES, PAGE_BYTES, 102) } {
+            Ok(()) => assert_eq!([holes(6, 2), holes(7, 1)], [1, 0]),
+            Err(errno) => println!("skipped: no guard regions: {errno:?}"),
+        }
     }
 
     #[test]
@@ -261,7 +260,7 @@ mod tests {
         }
         let start = PageIndex::containing(area.base() as u64);
         let range = PageRange::new(start, page::PageCount(64));
-        let mut buffer = Vec::new();
+        let mut buffer = vec![0; BUFFER_BYTES];
         let mut found = false;
         let maps = open(c"/proc/self/maps");
         visit(&maps, &mut buffer, &mut |mapping| found |= mapping.range == range && mapping.anonymous).unwrap();
@@ -271,14 +270,5 @@ mod tests {
         resident(&pagemap, range, &mut |run| pages.extend(run.start.until(run.end).map(|page| page.0 - start.0)))
             .unwrap();
         assert_eq!(pages, [3, 4, 9]);
-        let count =
-            |first, count| holes(&pagemap, PageRange::new(start + PageCount(first), PageCount(count))).unwrap().0;
-        assert_eq!([count(0, 3), count(0, 16), count(3, 1), count(5, 9), count(10, 54)], [3, 3, 0, 4, 54]);
-        // SAFETY: guards in memory of our own.
-        let guarded = unsafe { crate::remap::advise(area.base() as usize + 20 * PAGE_BYTES, 2 * PAGE_BYTES, 102) };
-        match guarded {
-            Ok(()) => assert_eq!([count(10, 54), count(20, 1), count(22, 42)], [10, 0, 42]),
-            Err(errno) => println!("skipped: no guard regions: {errno:?}"),
-        }
     }
 }

@@ -9,8 +9,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::Errno;
 use crate::host::Shared;
+use crate::{Area, Errno, maps};
 
 fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
@@ -58,14 +58,17 @@ pub fn resident_anonymous() -> Option<ByteCount> {
 
 /// Visits the mappings of this process by address.
 pub fn mappings(visit: &mut dyn FnMut(crate::kernel::Mapping)) -> Result<(), Errno> {
-    crate::maps::visit(open(c"/proc/self/maps", OFlags::RDONLY)?, &mut Vec::new(), visit)
+    let scratch = Area::reserve(maps::BUFFER_BYTES)?;
+    // SAFETY: memory that nobody else knows, and that lives as long as `scratch`.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(scratch.base(), scratch.bytes()) };
+    maps::visit(open(c"/proc/self/maps", OFlags::RDONLY)?, buffer, visit)
 }
 
 /// Where libraries keep their data: see [`crate::maps::library_memory`].
 pub fn library_memory() -> Result<Vec<core::ops::Range<u64>>, Errno> {
     let mut path = [0; PAGE_BYTES];
     let length = rustix::fs::readlinkat_raw(rustix::fs::CWD, c"/proc/self/exe", &mut path[..])?;
-    crate::maps::library_memory(open(c"/proc/self/maps", OFlags::RDONLY)?, &path[..length])
+    maps::library_memory(open(c"/proc/self/maps", OFlags::RDONLY)?, &path[..length])
 }
 
 /// Whether a process of this id exists.

@@ -23,11 +23,9 @@ mod trap;
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags};
-
 use crate::arch::{number, syscall};
 use crate::thread::errno;
-use crate::{Errno, maps, thread};
+use crate::{Errno, process, thread};
 use spans::Spans;
 
 pub(crate) use holds::while_nothing_before_is_held;
@@ -64,15 +62,14 @@ pub struct Hooks {
 /// program. It must be the only thread that runs code of the program.
 pub fn arm(hooks: &'static Hooks) -> Result<(), Errno> {
     // Calls of a thread that is there already would not be trapped.
-    if crate::process::thread_count() != Some(1) {
+    if process::thread_count() != Some(1) {
         return Err(Errno::BUSY);
     }
     let here = trap::handle as *const () as u64;
     let marker = 0_u8;
     let stack = &raw const marker as u64;
-    let maps = rustix::fs::open(c"/proc/self/maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let (mut text, mut main_stack_end) = (0..0, 0);
-    maps::visit(maps, &mut alloc::vec::Vec::new(), &mut |mapping| {
+    process::mappings(&mut |mapping| {
         let (start, end) = (mapping.range.start.address(), mapping.range.end.address());
         if (start..end).contains(&here) {
             text = start..end;
@@ -99,7 +96,7 @@ pub fn is_supported() -> bool {
 }
 
 /// Whether system calls of this process are trapped.
-pub(crate) fn is_armed() -> bool {
+pub fn is_armed() -> bool {
     !HOOKS.load(Ordering::Acquire).is_null()
 }
 
@@ -117,7 +114,7 @@ fn hooks() -> &'static Hooks {
 }
 
 /// The process that was armed: one made by vfork has our memory and another id.
-fn process() -> u32 {
+fn armed_process() -> u32 {
     PROCESS.load(Ordering::Relaxed)
 }
 

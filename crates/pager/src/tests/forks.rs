@@ -148,6 +148,10 @@ fn fork(world: &mut World, other: Other) -> (FakeKernel, Program, Vec<Message>) 
         world.server.borrow_mut().serve(&world.pager).unwrap();
         program.drain(kernel);
     }
+    // The forking thread looks while anybody may hold the lock: if it took it, this would not end.
+    let held = world.pager.lock();
+    assert!(world.pager.has_forked_for_sure());
+    drop(held);
     let forked = world.pager.take_forked().expect("the message has been read");
     let child = kernel.take_child(&forked);
     let shared = world.pager.place_fork(&mut |page| Some(child.is_registered(page)));

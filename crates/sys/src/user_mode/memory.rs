@@ -91,7 +91,7 @@ impl Memory<'_> {
             Piece::Ioctl => self.device(of(1), of(2)),
             // GETALL and SETALL; SEMMSL is 32000 semaphores of two bytes.
             Piece::Sems if matches!(of(2), 13 | 17) => self.add(of(3), 64000),
-            Piece::Remote if of(0) == u64::from(super::process()) => self.vector(of(3), of(4)),
+            Piece::Remote if of(0) == u64::from(super::armed_process()) => self.vector(of(3), of(4)),
             Piece::Waits(at, count) => self.elements(of(at), of(count), 24, Self::wait),
             Piece::WaitPair(at) => self.elements(of(at), 2, 24, Self::wait),
             Piece::Value(at, bytes) => self.value(of(at), of(bytes)),

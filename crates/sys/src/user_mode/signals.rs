@@ -107,7 +107,7 @@ pub(super) fn action(arguments: &[u64; 6]) -> Result<u64, Errno> {
     let mut new = new.map(|[handler, flags, restorer, mask]| Action { handler, flags, restorer, mask });
     let before = match shadow(signal) {
         // A process made by vfork shares our memory and not our actions.
-        Some(_) if super::process() != crate::thread::process_id() => match signal {
+        Some(_) if super::armed_process() != crate::thread::process_id() => match signal {
             SIGSYS => DEFAULT,
             _ => set(signal, new)?,
         },

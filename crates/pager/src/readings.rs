@@ -1,0 +1,92 @@
+//! The forking thread's view of message reading: whether the reading that let it go is over.
+//!
+//! Without a lock. That thread is the program's, and its stack is managed: what it misses comes from who may wait for the
+//! pager's lock. A sequence number is enough, odd while messages are read and followed.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
+
+use sys::sync::{Sharing, wait_while, wake_all};
+
+/// How often who waits looks again, should nobody wake it.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Readings of messages, one at a time.
+#[derive(Default)]
+pub(crate) struct Readings {
+    /// Odd while one goes on; a futex.
+    count: AtomicU32,
+    is_awaited: AtomicBool,
+}
+
+impl Readings {
+    // SeqCst throughout: who has been let go by a reading sees that it goes on; and either `finish` sees that somebody
+    // waits, or he sees that it is over.
+
+    pub(crate) fn begin(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn finish(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        if self.is_awaited.load(Ordering::SeqCst) {
+            wake_all(&self.count, Sharing::Process);
+        }
+    }
+
+    /// Waits for the end of the reading that goes on, if one does.
+    pub(crate) fn wait_for_end(&self) {
+        let seen = self.count.load(Ordering::SeqCst);
+        if seen.is_multiple_of(2) {
+            return;
+        }
+        self.is_awaited.store(true, Ordering::SeqCst);
+        while self.count.load(Ordering::SeqCst) == seen {
+            wait_while(&self.count, seen, LOOK, Sharing::Process);
+        }
+        self.is_awaited.store(false, Ordering::SeqCst);
+    }
+
+    /// In a forked child, where nobody reads yet: the copy may be of the middle of a reading.
+    pub(crate) fn reset(&self) {
+        self.count.store(0, Ordering::SeqCst);
+        self.is_awaited.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_goes_on_when_the_reading_is_over_and_not_before() {
+        let readings = Readings::default();
+        readings.wait_for_end();
+        for _ in 0..100 {
+            let is_over = AtomicBool::new(false);
+            readings.begin();
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    readings.wait_for_end();
+                    is_over.load(Ordering::SeqCst)
+                });
+                while !readings.is_awaited.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+                is_over.store(true, Ordering::SeqCst);
+                readings.finish();
+                assert!(waiter.join().unwrap());
+            });
+        }
+    }
+
+    #[test]
+    fn a_child_waits_for_no_reading_of_its_parent() {
+        let readings = Readings::default();
+        readings.begin();
+        readings.reset();
+        readings.wait_for_end();
+    }
+}
