@@ -13,26 +13,25 @@ use core::time::Duration;
 use alloc::vec::Vec;
 
 use backing::ChildPin;
-use page::PageIndex;
-use pager::ledger::Phase;
-use pager::{FreshBacking, Pager, Reclaimer, Server};
+use page::{PageBytes, PageIndex};
+use pager::{Pager, Server};
 use store::Slabs;
 use sys::Errno;
-use sys::handover::{Line, Reception, renumber};
+use sys::handover::{Line, Reception};
 use sys::kernel::{ForkedMemory, Kernel as _, Message, PageRange};
 use sys::linux::Linux;
-use sys::process::Life;
+use sys::process::{Life, RaisedLimit};
 use sys::sync::{Lock, Sharing, wait_while, wake_all};
 use sys::thread::{self, Descriptors};
-use sys::uffd::{Faults, Uffd};
+use sys::uffd::Uffd;
 
 use crate::entry;
 use crate::failure::fail;
-use crate::keeper::{self, Keeper, RunningTime, STUCK_NS};
+use crate::keeper::{Keeper, RunningTime, STUCK_NS};
 use crate::watcher::{self, Agent};
 
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(2);
 /// Longest wait of a parent for its child's agent: a child that is stopped in between holds its parent up no longer.
 const PARENT_PATIENCE: Duration = Duration::from_secs(5);
@@ -40,12 +39,20 @@ const PARENT_PATIENCE: Duration = Duration::from_secs(5);
 const PLACE_TRIES_MAX: u32 = 200_000;
 const PLACE_PAUSE: Duration = Duration::from_micros(50);
 /// What the agents say to each other.
-const DESCRIPTORS: u8 = b'd';
-const READY: u8 = b'r';
-const YOURS: u8 = b'y';
-const REMOVED: u8 = b'x';
-const UNMAPPED: u8 = b'u';
-const MOVED: u8 = b'm';
+pub(crate) const DESCRIPTORS: u8 = b'd';
+pub(crate) const READY: u8 = b'r';
+pub(crate) const YOURS: u8 = b'y';
+/// The child will have no agent: all that is missing is to be brought.
+pub(crate) const FILL: u8 = b'f';
+pub(crate) const REMOVED: u8 = b'x';
+pub(crate) const UNMAPPED: u8 = b'u';
+pub(crate) const MOVED: u8 = b'm';
+
+/// How far a forked child's agent is.
+const STARTING: u32 = 0;
+pub(crate) const RESUMED: u32 = 1;
+/// It cannot be; the parent brings all that is missing.
+pub(crate) const BEING_FILLED: u32 = 2;
 
 /// Lets one thread through at a time.
 pub(crate) struct Gate(AtomicU32);
@@ -78,7 +85,7 @@ const TO_BE_HANDED_OVER: u32 = 4;
 
 /// What a keeper has for forks.
 pub(crate) struct Forks {
-    reception: Reception,
+    pub(crate) reception: Reception,
     stage: AtomicU32,
     /// 1 while the reclaimer is asked to rest, and while it does.
     rest_wanted: AtomicU32,
@@ -92,7 +99,7 @@ pub(crate) struct Forks {
     /// In user mode: the child that the state is frozen for.
     child: AtomicU32,
     /// Children that read our segments.
-    readers: Lock<Vec<(Line, ChildPin)>>,
+    pub(crate) readers: Lock<Vec<(Line, ChildPin)>>,
 }
 
 impl Forks {
@@ -100,7 +107,7 @@ impl Forks {
         Ok(Self::with(Reception::open()?, Vec::new()))
     }
 
-    fn with(reception: Reception, passed_on: Vec<i32>) -> Self {
+    pub(crate) fn with(reception: Reception, passed_on: Vec<i32>) -> Self {
         Self {
             reception,
             stage: AtomicU32::new(NO_FORK),
@@ -125,6 +132,14 @@ impl Forks {
     /// On the reclaimer's thread: freezes the state and changes nothing until the fork is done. The forking thread
     /// cannot freeze it itself: our descriptors are not in its table. The fork needs the handler, which `watch` looks at.
     pub(crate) fn rest_while_forking(&self, agent: &Agent, pager: &Pager<Linux, Slabs>, watch: &mut dyn FnMut()) {
+        // For the userfaultfd of the child and the line to it, and for all that the child opens.
+        *agent.limit.lock() = sys::process::raise_descriptor_limit();
+        if !pager.kernel.files().has_room() {
+            // The message about the fork could not be read, and the program would wait for that for ever.
+            fail(format_args!(
+                "the program forks under a hard limit on descriptors (RLIMIT_NOFILE) that leaves the agent none; it is ended"
+            ));
+        }
         // The handler may be encoding to make room; it is done soon.
         let looks_for_wiped = agent.wipes.load(Ordering::Acquire);
         while !pager.try_freeze(looks_for_wiped) {
@@ -141,6 +156,8 @@ impl Forks {
             }
             wait_while(&self.rest_wanted, 1, LOOK, Sharing::Process);
         }
+        let limit = agent.limit.lock().take();
+        limit.into_iter().for_each(RaisedLimit::restore);
         // From here on a next fork may ask for rest: it finds us at work, and the gate closed until now.
         self.resting.store(0, Ordering::Release);
         if self.stage.compare_exchange(FAILED, NO_FORK, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -162,10 +179,12 @@ impl Forks {
             watch();
             match &line {
                 None => {
-                    line = self.reception.accept();
+                    line = self.reception.accept(&|pid| pager.kernel.files().is_child(pid));
                     if let Some(line) = &line {
+                        let mut numbers = alloc::vec![pager.kernel.files().number()];
+                        numbers.extend(self.passed_on.lock().iter());
                         // A child that cannot receive them says so itself, and ends.
-                        let _ = line.send(DESCRIPTORS, &self.passed_on.lock());
+                        let _ = line.send(DESCRIPTORS, &numbers);
                     } else {
                         thread::sleep(PLACE_PAUSE);
                     }
@@ -299,21 +318,37 @@ impl Agent {
             let _ = watcher::start(self);
             return;
         }
-        self.is_resumed.store(0, Ordering::Release);
+        self.is_resumed.store(STARTING, Ordering::Release);
         let argument = core::ptr::from_ref(self) as usize;
         // SAFETY: the watcher's memory is the parent's watcher's, which does not exist here.
-        let started = unsafe { thread::spawn(&self.watcher_memory, Descriptors::Own, resume, argument) };
+        let started =
+            unsafe { thread::spawn(&self.watcher_memory, Descriptors::Own, crate::takeover::resume, argument) };
         if let Err(errno) = started {
             fail(format_args!("a forked process gets no thread for its agent: {errno:?}"));
         }
         let mut waited = Duration::ZERO;
-        while self.is_resumed.load(Ordering::Acquire) == 0 {
-            wait_while(&self.is_resumed, 0, LOOK, Sharing::Process);
+        loop {
+            let stage = self.is_resumed.load(Ordering::Acquire);
+            if stage == RESUMED {
+                break;
+            }
+            wait_while(&self.is_resumed, stage, LOOK, Sharing::Process);
             waited += LOOK;
-            if waited > 2 * PATIENCE {
+            // How long it takes to fill it depends on how large it is; the parent's end ends that, too.
+            if waited > 2 * PATIENCE && stage == STARTING {
                 fail(format_args!("the agent of a forked process does not start"));
             }
         }
+        // SAFETY: the parent's threads do not exist here, and the agent's thread does not use it.
+        unsafe { self.limit.reset() };
+        let limit = self.limit.lock().take();
+        limit.into_iter().for_each(RaisedLimit::restore);
+    }
+
+    /// In the child, on its agent's thread: its only other thread may go on.
+    pub(crate) fn set_resumed(&self, stage: u32) {
+        self.is_resumed.store(stage, Ordering::Release);
+        wake_all(&self.is_resumed, Sharing::Process);
     }
 }
 
@@ -387,9 +422,9 @@ fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd, sh
         }
         serve_child(keeper, server, child, &mut changes);
         if line.is_none() {
-            line = keeper.forks.reception.accept();
+            line = accept(keeper);
             if let Some(line) = &line {
-                let mut numbers = alloc::vec![child.number()];
+                let mut numbers = alloc::vec![child.number(), keeper.pager.kernel.files().number()];
                 numbers.extend(keeper.forks.passed_on.lock().iter());
                 // A child that cannot receive them says so itself, and ends.
                 let _ = line.send(DESCRIPTORS, &numbers);
@@ -398,8 +433,15 @@ fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd, sh
             if !ready.is_readable(Duration::ZERO) {
                 continue;
             }
-            if !matches!(ready.hear(Duration::ZERO), Ok((READY, _))) {
-                return None;
+            match ready.hear(Duration::ZERO) {
+                Ok((READY, _)) => {}
+                Ok((FILL, _)) => {
+                    if fill(keeper, server, child, &mut changes) {
+                        let _ = ready.tell(YOURS, [0; 3]);
+                    }
+                    return None;
+                }
+                _ => return None,
             }
             serve_child(keeper, server, child, &mut changes);
             let told = changes.iter().try_for_each(|(byte, words)| ready.tell(*byte, *words));
@@ -407,6 +449,35 @@ fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd, sh
         }
         if line.is_none() && child.is_orphaned(keeper.pager.kernel.probe()) {
             return None;
+        }
+    }
+}
+
+fn accept(keeper: &Keeper) -> Option<Line> {
+    keeper.forks.reception.accept(&|pid| keeper.pager.kernel.files().is_child(pid))
+}
+
+/// Brings all that the child misses. False if that cannot be told: a range has moved meanwhile.
+fn fill(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<(u8, [u64; 3])>) -> bool {
+    let mut from = PageIndex(0);
+    loop {
+        keeper.is_alive();
+        if let Err(stuck) = server.serve(&keeper.pager) {
+            crate::handler::give_up(stuck);
+        }
+        serve_child(keeper, server, child, changes);
+        if changes.iter().any(|(byte, _)| *byte == MOVED) {
+            return false;
+        }
+        let removed: Vec<_> = changes
+            .iter()
+            .map(|(_, [start, end, _])| PageRange { start: PageIndex(*start), end: PageIndex(*end) })
+            .collect();
+        let put = &mut |page, bytes: &PageBytes| child.fill(page, bytes);
+        match server.fill_child(&keeper.pager, &mut from, &removed, put) {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(stuck) => crate::handler::give_up(stuck),
         }
     }
 }
@@ -452,7 +523,7 @@ fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd, why: &str) {
     while !child.is_orphaned(keeper.pager.kernel.probe()) {
         keeper.is_alive();
         keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, None, LOOK);
-        drop(keeper.forks.reception.accept());
+        drop(accept(keeper));
         while let Some(message) = child.read() {
             if let Message::Fault { thread, .. } = message {
                 crate::failure::say(format_args!("process {thread} {why}"));
@@ -461,111 +532,6 @@ fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd, why: &str) {
         }
         if let Err(stuck) = server.serve(&keeper.pager) {
             crate::handler::give_up(stuck);
-        }
-    }
-}
-
-/// Entry of a forked child's keeper; the argument is the agent's address.
-extern "C" fn resume(argument: usize) -> ! {
-    thread::close_all_descriptors();
-    // SAFETY: `after_fork_in_child` passed a reference that lives for ever.
-    let agent = unsafe { &*(argument as *const Agent) };
-    let keeper = agent.keeper.load(Ordering::Acquire);
-    if let Err(errno) = take_over(agent, keeper) {
-        fail(format_args!("a forked process cannot take its memory over: {errno:?}"));
-    }
-    // SAFETY: leaked by the parent, of which this is the copy; the mutable borrow of `take_over` has ended.
-    let keeper: &'static Keeper = unsafe { &*keeper };
-    if let Err(errno) = keeper::start_handler(agent, keeper) {
-        fail(format_args!("a forked process gets no thread for its faults: {errno:?}"));
-    }
-    let membership = agent.membership();
-    let mut reclaimer = Reclaimer::new();
-    reclaimer.shares_memory();
-    reclaimer.publish(&keeper.pager);
-    membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
-    agent.is_resumed.store(1, Ordering::Release);
-    wake_all(&agent.is_resumed, Sharing::Process);
-    keeper::reclaim(keeper, &membership, reclaimer)
-}
-
-fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<(), Errno> {
-    // SAFETY: this process's only other thread waits for `is_resumed` and uses the agent alone; the handler is not
-    // started yet. So nobody else reaches the keeper.
-    let keeper = unsafe { &mut *keeper };
-    let membership = agent.membership();
-    let faults = keeper::faults(&membership);
-    let Inheritance { line, child, inherited, changes } = receive(&keeper.forks.reception.name(), faults)?;
-    // A swap file for what this process will write back.
-    let file = keeper::open_swap_file(&membership)?;
-    let mut passed_on = inherited;
-    passed_on.push(line.number());
-    passed_on.extend(file.as_ref().map(|file| file.file().number()));
-    let fresh = match file {
-        Some(file) => {
-            Some(FreshBacking { store: keeper::device(file, &agent.fault), key: sys::process::random_key()? })
-        }
-        None => None,
-    };
-    // Ends with the process: our ancestors hear of it, and reuse the segments that we read.
-    core::mem::forget(line);
-    let old = core::mem::replace(&mut keeper.forks, Forks::with(Reception::open()?, passed_on));
-    old.reception.forget();
-    // The lines in it are not ours, nor is its memory worth the risk.
-    core::mem::forget(old.readers);
-    keeper.is_serving.store(false, Ordering::Release);
-    keeper.set_entry(membership.entry);
-    // SAFETY: as above, nobody else uses the pager; the parent's descriptors are forgotten, not closed.
-    unsafe {
-        keeper.pager.resume_in_child(membership.entry, fresh, &changes, |parents: Linux| match child {
-            Some(child) => Linux::inherit(child, parents.into_quarters()),
-            None => Linux::open(parents.into_quarters(), faults),
-        })?;
-    }
-    if faults == Faults::OfUserMode { keeper.pager.register_again() } else { Ok(()) }
-}
-
-/// What a child's agent gets from its parent's.
-struct Inheritance {
-    /// The line to the parent.
-    line: Line,
-    /// The userfaultfd of our memory, unless we are to open one.
-    child: Option<Uffd>,
-    /// Numbers of the descriptors that we inherit, open under the same numbers as there.
-    inherited: Vec<i32>,
-    /// What has changed in our layout since the state was frozen, before the fork and after it.
-    changes: Vec<Message>,
-}
-
-/// Calls the parent's handler.
-fn receive(name: &[u8; 40], faults: Faults) -> Result<Inheritance, Errno> {
-    let mut line = Line::call(name)?;
-    let mut received = Vec::new();
-    if line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)))? != DESCRIPTORS {
-        return Err(Errno::PROTO);
-    }
-    let above = 1 + received.iter().map(|(_, number)| *number).max().unwrap_or(0);
-    line.move_above(above + received.len() as i32)?;
-    let mut child = None;
-    if faults == Faults::All {
-        let (fd, _) = if received.is_empty() { return Err(Errno::PROTO) } else { received.remove(0) };
-        let mut uffd = Uffd::adopt(fd);
-        uffd.move_above(above + received.len() as i32)?;
-        child = Some(uffd);
-    }
-    let inherited: Vec<i32> = received.iter().map(|(_, number)| *number).collect();
-    renumber(&mut received)?;
-    line.tell(READY, [0; 3])?;
-    let mut changes = Vec::new();
-    loop {
-        let (byte, [start, end, to]) = line.hear(PATIENCE)?;
-        let range = PageRange { start: PageIndex(start), end: PageIndex(end) };
-        match byte {
-            YOURS => return Ok(Inheritance { line, child, inherited, changes }),
-            REMOVED => changes.push(Message::Remove(range)),
-            UNMAPPED => changes.push(Message::Unmap(range)),
-            MOVED => changes.push(Message::Remap { from: range, to: PageIndex(to) }),
-            _ => return Err(Errno::PROTO),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! It opens what management needs, starts the handler, and reclaims for the rest of the process's life.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use core::time::Duration;
 
 use alloc::boxed::Box;
@@ -18,7 +18,8 @@ use pager::{Config, Pager, Reclaimer, Rest};
 use store::Slabs;
 use sys::Errno;
 use sys::kernel::Kernel;
-use sys::linux::{Linux, Quarters};
+use sys::linux::{Linux, Openings, Quarters};
+use sys::process::RaisedLimit;
 use sys::thread::{self, Descriptors};
 use sys::uffd::Faults;
 
@@ -45,6 +46,8 @@ pub(crate) struct Keeper {
     pub(crate) is_serving: AtomicBool,
     pub(crate) forks: Forks,
     entry: AtomicPtr<Process>,
+    /// The handler's thread.
+    handler: AtomicU32,
     fault: &'static [u8],
 }
 
@@ -73,13 +76,16 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     // The program must not fork between the moment when memory is managed and the moment when forks know of it.
     agent.gate.close();
     let membership = agent.membership();
-    let keeper = match open(agent, &membership) {
+    let limit = sys::process::raise_descriptor_limit();
+    let opened = open(agent, &membership);
+    limit.into_iter().for_each(RaisedLimit::restore);
+    let keeper = match opened {
         Ok(keeper) => &*Box::leak(Box::new(keeper)),
-        Err(reason) => run_unmanaged(agent, reason),
+        Err(reason) => run_unmanaged(agent, &reason),
     };
     if let Err(errno) = start_handler(agent, keeper) {
         // Nothing is registered yet, so nothing is lost.
-        run_unmanaged(agent, Obstacle { what: "a thread cannot be made", errno });
+        run_unmanaged(agent, &Obstacle { what: "a thread cannot be made", errno });
     }
     agent.keeper.store(core::ptr::from_ref(keeper).cast_mut(), Ordering::Release);
     agent.gate.open();
@@ -90,7 +96,8 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
 pub(crate) fn start_handler(agent: &'static Agent, keeper: &'static Keeper) -> Result<(), Errno> {
     let argument = core::ptr::from_ref(keeper) as usize;
     // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
-    unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) }?;
+    let handler = unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) }?;
+    keeper.handler.store(handler, Ordering::Relaxed);
     while !keeper.is_serving.load(Ordering::Acquire) {
         thread::sleep(Duration::from_micros(20));
     }
@@ -101,32 +108,38 @@ pub(crate) fn start_handler(agent: &'static Agent, keeper: &'static Keeper) -> R
 
 /// What kept us from managing.
 pub(crate) struct Obstacle {
-    what: &'static str,
-    errno: Errno,
+    pub(crate) what: &'static str,
+    pub(crate) errno: Errno,
 }
 
 impl Obstacle {
-    fn of(what: &'static str) -> impl Fn(Errno) -> Self {
+    pub(crate) fn of(what: &'static str) -> impl Fn(Errno) -> Self {
         move |errno| Self { what, errno }
     }
 }
 
 /// The program goes on outside the budget, after a line that says so.
-fn run_unmanaged(agent: &Agent, Obstacle { what, errno }: Obstacle) -> ! {
+fn run_unmanaged(agent: &Agent, obstacle: &Obstacle) -> ! {
     agent.gate.open();
+    say_unmanaged(agent, obstacle);
+    thread::exit_thread()
+}
+
+pub(crate) fn say_unmanaged(agent: &Agent, Obstacle { what, errno }: &Obstacle) {
     let membership = agent.membership();
     let pid = thread::process_id();
     if membership.ledger.warned.swap(1, Ordering::Relaxed) == 0 {
         say(format_args!("process {pid} runs outside the budget: {what}: {errno:?}"));
     }
-    thread::exit_thread()
 }
 
 fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstacle> {
     let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
     let frames = PageCount((budget / FRAMES_DIVISOR / PAGE_BYTES as u64).clamp(FRAMES_MIN, FRAMES_MAX));
     let quarters = Quarters::reserve(frames).map_err(Obstacle::of("no address space"))?;
-    let kernel = Linux::open(quarters, faults(membership)).map_err(Obstacle::of("userfaultfd is not permitted"))?;
+    let openings = Openings::open(None).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
+    let kernel =
+        Linux::open(quarters, faults(membership), openings).map_err(Obstacle::of("userfaultfd is not permitted"))?;
     let store = open_store(budget).map_err(Obstacle::of("no address space"))?;
     let forks = Forks::open().map_err(Obstacle::of("no socket for forked processes"))?;
     let log = match open_swap_file(membership).map_err(Obstacle::of("no swap file"))? {
@@ -150,6 +163,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         is_serving: AtomicBool::new(false),
         forks,
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
+        handler: AtomicU32::new(0),
         fault: &agent.fault,
     })
 }
@@ -313,6 +327,10 @@ impl Watchdog {
         }
         self.seen_for_ns += step;
         if self.seen_for_ns > STUCK_NS {
+            if keeper.pager.kernel.files().is_stopped(keeper.handler.load(Ordering::Relaxed)) {
+                self.seen_for_ns = 0;
+                return;
+            }
             fail(format_args!("the fault handler is stuck or dead, the program is ended: its memory cannot be served"));
         }
     }

@@ -5,10 +5,11 @@
 //!
 //! ```text
 //!  host     constructor and fork handlers, and
-//!  calls    two of libc's calls: the only code that runs on the program's own threads
+//!  calls    three of libc's calls: the only code that runs on the program's own threads
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
+//!  fork     what the keeper and the handler do for a forked child; `takeover`: what the child's own agent does
 //! ```
 // Checks that build for tests (clippy) bring a standard library and its panic handler.
 #![cfg_attr(not(test), no_std)]
@@ -24,4 +25,5 @@ mod heap;
 mod host;
 mod keeper;
 mod placement;
+mod takeover;
 mod watcher;

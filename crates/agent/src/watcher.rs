@@ -9,6 +9,7 @@ use core::time::Duration;
 use alloc::vec::Vec;
 
 use sys::Errno;
+use sys::process::RaisedLimit;
 use sys::sync::{Lock, Sharing, wait_while};
 use sys::thread::{self, Descriptors, ThreadMemory};
 
@@ -40,8 +41,10 @@ pub(crate) struct Agent {
     pub(crate) keeper: AtomicPtr<Keeper>,
     /// Closed while the program forks, and while the watcher becomes a keeper.
     pub(crate) gate: Gate,
-    /// In a forked child: its keeper is at work.
+    /// In a forked child: how far its agent is; see `fork`.
     pub(crate) is_resumed: AtomicU32,
+    /// The limit on descriptors, while a fork needs more of them.
+    pub(crate) limit: Lock<Option<RaisedLimit>>,
 }
 
 impl Agent {
@@ -63,6 +66,7 @@ impl Agent {
             keeper: AtomicPtr::new(core::ptr::null_mut()),
             gate: Gate::new(),
             is_resumed: AtomicU32::new(0),
+            limit: Lock::new(None),
         })
     }
 

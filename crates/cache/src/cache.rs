@@ -16,6 +16,7 @@ use policy::replacement::Age;
 use store::{Store, StoreFigures, StoreKey};
 
 use crate::slot::{Place, Slot};
+use crate::sweep::END;
 use crate::table::{Looking, PageTable};
 use crate::words::Words;
 
@@ -167,6 +168,17 @@ impl<S: Store> Cache<S> {
         }
     }
 
+    /// The first page from `from` on whose bytes are not with the program.
+    pub fn next_away(&self, mut from: PageIndex) -> Option<PageIndex> {
+        loop {
+            let page = self.table.next(&mut from, END, Looking::Used)?;
+            if self.place(page) != Place::Resident {
+                return Some(page);
+            }
+            from = page + PageCount(1);
+        }
+    }
+
     /// The program has moved the pages from `start` to `end` so that they begin at `to`. `frame_moved` hears of each
     /// leaving page's new index.
     pub fn remap(
@@ -257,7 +269,7 @@ impl<S: Store> Cache<S> {
             assert_eq!(log.figures().entries, census.below.0);
         }
         let mut from = PageIndex(0);
-        while let Some(page) = self.table.next(&mut from, PageIndex(1 << 36), Looking::Used) {
+        while let Some(page) = self.table.next(&mut from, END, Looking::Used) {
             match self.place(page) {
                 Place::Compressed(key) | Place::Incompressible(key) => assert_eq!(self.store.owner(key), page),
                 Place::Below(key) => assert_eq!(self.log.as_ref().map(|log| log.owner(key)), Some(page)),

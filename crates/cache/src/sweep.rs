@@ -13,7 +13,7 @@ use crate::slot::{Place, Slot};
 use crate::table::Looking;
 
 /// The end of the address space that we manage.
-const END: PageIndex = PageIndex(1 << 36);
+pub(crate) const END: PageIndex = PageIndex(1 << 36);
 
 /// A clock hand over the resident pages.
 #[derive(Clone, Copy, Debug, Default)]

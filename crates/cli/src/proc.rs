@@ -44,6 +44,13 @@ impl Stat {
     }
 }
 
+/// Whether any thread of a process is stopped, by a signal or a debugger.
+pub(crate) fn has_stopped_thread(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut stats = tasks.filter_map(|task| Stat::parse(&fs::read(task.path().join("stat")).ok()?));
+    stats.any(Stat::is_stopped)
+}
+
 /// Whether this process belongs to the foreground job of its terminal.
 pub(crate) fn is_foreground() -> bool {
     let stat = fs::read("/proc/self/stat").unwrap_or_default();

@@ -11,7 +11,7 @@ use pager::ledger::{Gauge, Ledger, PROCESSES_MAX, Phase, Process};
 use serde::Serialize;
 
 use crate::numbers::Numbers;
-use crate::proc::{self, Stat};
+use crate::proc::{self, Stat, has_stopped_thread};
 use crate::sharing::Sharing;
 
 /// Ended processes that keep an entry of their own in the statistics.
@@ -284,7 +284,8 @@ impl Tracked {
         if Stat::of(self.pid).is_some_and(|stat| !stat.is_stopped()) {
             self.busy_for += elapsed.min(LOOK_COUNTS_MAX);
         }
-        self.busy_for > STUCK_AFTER
+        // A debugger may hold the handler alone.
+        self.busy_for > STUCK_AFTER && !has_stopped_thread(self.pid)
     }
 
     fn numbers(&self, entry: &Process, phase: Phase) -> Numbers {

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use backing::{BackingStore, ChildPin, SegmentLog};
-use page::{PageBytes, PageIndex};
+use page::{PageBytes, PageCount, PageIndex};
 use policy::replacement::Age;
 use store::Store;
 use sys::Errno;
@@ -23,6 +23,9 @@ use crate::Pager;
 use crate::ledger::Process;
 use crate::server::{Server, Stuck};
 use crate::state::State;
+
+/// Pages that [`Server::fill_child`] brings at once.
+const CHILD_PAGES_MAX: usize = 64;
 
 /// What the child writes back to: a store of its own, and a key that has never been used.
 pub struct FreshBacking {
@@ -195,5 +198,25 @@ impl Server {
             }
         }
         Err(Stuck::Unfillable(page, Errno::AGAIN))
+    }
+
+    /// For a child that will have no agent: brings all its pages that are with us, from the frozen state, at most
+    /// [`CHILD_PAGES_MAX`] of those from `from` on; none left: false. What the child has discarded itself is in `removed`.
+    /// No range may have moved since the state was frozen.
+    pub fn fill_child<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        from: &mut PageIndex,
+        removed: &[PageRange],
+        fill: &mut dyn FnMut(PageIndex, &PageBytes) -> Result<(), Errno>,
+    ) -> Result<bool, Stuck> {
+        for _ in 0..CHILD_PAGES_MAX {
+            let Some(page) = pager.lock().cache.next_away(*from) else { return Ok(false) };
+            *from = page + PageCount(1);
+            if !removed.iter().any(|range| range.contains(page)) {
+                self.serve_child(pager, page, fill)?;
+            }
+        }
+        Ok(true)
     }
 }

@@ -56,11 +56,15 @@ impl Reception {
         self.name
     }
 
-    /// A child that has called, if there is one. Only processes of the same user are let in.
-    pub fn accept(&self) -> Option<Line> {
+    /// A child that has called, if there is one. Only processes of the same user are let in, and those that `is_child`
+    /// knows: the program may have changed its user, which the agent's own threads have not.
+    pub fn accept(&self, is_child: &dyn Fn(u32) -> bool) -> Option<Line> {
         let line = rustix::net::accept_with(&self.socket, FLAGS).ok()?;
         let caller = rustix::net::sockopt::socket_peercred(&line).ok()?;
-        (caller.uid == rustix::process::geteuid() || caller.uid.is_root()).then_some(Line(line))
+        let is_let_in = caller.uid == rustix::process::geteuid()
+            || caller.uid.is_root()
+            || is_child(caller.pid.as_raw_nonzero().get() as u32);
+        is_let_in.then_some(Line(line))
     }
 
     /// Forgets the socket without closing it, in a child, where its number means something else.
@@ -190,6 +194,11 @@ impl Line {
     }
 }
 
+/// The same descriptor under a number of at least `above`.
+pub fn move_above(fd: &OwnedFd, above: i32) -> Result<OwnedFd, Errno> {
+    rustix::io::fcntl_dupfd_cloexec(fd, above)
+}
+
 /// Gives descriptors the numbers that they had in the parent, so that what was copied from its memory finds them. The
 /// table must be this thread's own, with nothing in it but these.
 pub fn renumber(fds: &mut alloc::vec::Vec<(OwnedFd, i32)>) -> Result<(), Errno> {
@@ -219,9 +228,9 @@ mod tests {
     #[test]
     fn descriptors_arrive_with_their_numbers() {
         let reception = Reception::open().unwrap();
-        assert!(reception.accept().is_none());
+        assert!(reception.accept(&|_| false).is_none());
         let there = Line::call(&reception.name()).unwrap();
-        let here = reception.accept().unwrap();
+        let here = reception.accept(&|_| false).unwrap();
         let file =
             rustix::fs::open(c"/proc/self/statm", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
         here.send(7, &[file.as_raw_fd()]).unwrap();
@@ -229,7 +238,7 @@ mod tests {
         let byte = there.receive(Duration::from_secs(5), &mut |fd, number| received.push((fd, number))).unwrap();
         assert_eq!((byte, received.len(), received[0].1), (7, 1, file.as_raw_fd()));
         assert!(is_cloexec(&received[0].0));
-        assert!(crate::linux::resident_anonymous(&received[0].0).is_some());
+        assert!(crate::proc_files::resident_anonymous(&received[0].0).is_some());
         there.tell(9, [1, u64::MAX, 3]).unwrap();
         assert_eq!(here.hear(Duration::from_secs(5)), Ok((9, [1, u64::MAX, 3])));
         assert!(!here.is_dead());

@@ -19,6 +19,7 @@ pub mod kernel;
 pub mod linux;
 pub mod locking;
 pub mod maps;
+pub mod proc_files;
 pub mod process;
 pub mod remap;
 pub mod sync;
@@ -28,4 +29,5 @@ pub mod uffd;
 pub mod user_mode;
 
 pub use area::Area;
+pub use rustix::fd::OwnedFd;
 pub use rustix::io::Errno;

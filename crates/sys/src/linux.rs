@@ -1,4 +1,4 @@
-//! Linux as the pager sees it: two userfaultfds, a staging area, frames, and three files of /proc.
+//! Linux as the pager sees it: two userfaultfds, a staging area, frames, and files of /proc.
 //!
 //! Eviction is a chain of two moves. The first goes through the userfaultfd that owns the program's memory, so that
 //! the kernel refuses it while a layout message is pending; it ends in the staging area, which the same descriptor
@@ -6,19 +6,18 @@
 //! without a message that only we could read (docs/userfaultfd.md). A move interrupts every processor that the program
 //! runs on, whatever the number of pages, so the second move waits until the staging area is full or a frame is wanted.
 
-use alloc::boxed::Box;
-use alloc::vec;
 use core::time::Duration;
 
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, Timespec};
+use rustix::fs::Timespec;
 use rustix::mm::Advice;
 
 use crate::handover::{Line, Reception};
 use crate::kernel::{Kernel, Mapping, MappingName, Message, PageRange, Partial};
 use crate::maps::Content;
+use crate::proc_files::ProcFiles;
 use crate::sync::Lock;
 use crate::uffd::{Faults, Uffd, feature};
 use crate::{Area, Errno, clock, maps, user_mode};
@@ -40,10 +39,26 @@ pub struct Linux {
     frames: Area,
     /// What lies in the staging area.
     staged: Lock<Staged>,
-    statm: OwnedFd,
-    pagemap: OwnedFd,
-    proc: OwnedFd,
-    maps_buffer: Lock<Box<[u8]>>,
+    files: ProcFiles,
+}
+
+/// What a process opens beside the userfaultfd of its program. Belongs to the calling thread's descriptor table.
+#[derive(Debug)]
+pub struct Openings {
+    frames_uffd: Uffd,
+    files: ProcFiles,
+}
+
+impl Openings {
+    /// Opens all of it; for `neighbour` see [`ProcFiles::open`].
+    pub fn open(neighbour: Option<&OwnedFd>) -> Result<Self, Errno> {
+        let files = ProcFiles::open(neighbour)?;
+        // Nobody waits for a fault in the frames. Serving those of user mode only needs no permission, which the program
+        // may have given up before it forked. The device has no such kind.
+        let frames_uffd =
+            Uffd::open(feature::MOVE, Faults::OfUserMode).or_else(|_| Uffd::open(feature::MOVE, Faults::All))?;
+        Ok(Self { frames_uffd, files })
+    }
 }
 
 /// Pages from the start of the staging area on, and the frames that they are meant for.
@@ -75,39 +90,35 @@ impl Quarters {
 }
 
 impl Linux {
-    /// Opens everything; what is opened belongs to the calling thread's descriptor table.
-    pub fn open(quarters: Quarters, faults: Faults) -> Result<Self, Errno> {
+    /// Opens the program's userfaultfd; what is opened belongs to the calling thread's descriptor table.
+    pub fn open(quarters: Quarters, faults: Faults, openings: Openings) -> Result<Self, Errno> {
         let features = match faults {
             Faults::All => feature::NEEDED,
             Faults::OfUserMode => feature::NEEDED_IN_USER_MODE,
         };
         let program = Uffd::open(features, faults)?;
         program.register(area_range(&quarters.staging))?;
-        Self::with(program, quarters, faults)
+        Self::inherit(program, quarters, openings)
     }
 
     /// After a fork, in the child: the userfaultfd that the fork message brought already owns all that the parent's
     /// owned.
-    pub fn inherit(program: Uffd, quarters: Quarters) -> Result<Self, Errno> {
-        Self::with(program, quarters, Faults::All)
-    }
-
-    fn with(program: Uffd, quarters: Quarters, faults: Faults) -> Result<Self, Errno> {
-        let frames_uffd = Uffd::open(feature::MOVE, faults)?;
+    pub fn inherit(program: Uffd, quarters: Quarters, openings: Openings) -> Result<Self, Errno> {
+        let Openings { frames_uffd, files } = openings;
         frames_uffd.register_target(area_range(&quarters.frames))?;
-        let read = OFlags::RDONLY | OFlags::CLOEXEC;
-        let proc = rustix::fs::open(c"/proc/self", read | OFlags::DIRECTORY, Mode::empty())?;
         Ok(Self {
             program,
             frames_uffd,
-            statm: rustix::fs::openat(&proc, c"statm", read, Mode::empty())?,
-            pagemap: rustix::fs::openat(&proc, c"pagemap", read, Mode::empty())?,
-            proc,
+            files,
             staging: quarters.staging,
             frames: quarters.frames,
             staged: Lock::new(Staged::default()),
-            maps_buffer: Lock::new(vec![0; maps::BUFFER_BYTES].into_boxed_slice()),
         })
+    }
+
+    /// What /proc says of this process.
+    pub fn files(&self) -> &ProcFiles {
+        &self.files
     }
 
     /// Sleeps until there is a message.
@@ -152,9 +163,7 @@ impl Linux {
     /// The descriptors are forgotten, not closed: their numbers mean something else here.
     pub fn into_quarters(self) -> Quarters {
         assert!(self.staged.into_inner().count == 0, "a fork with pages in the staging area");
-        for fd in [self.statm, self.pagemap, self.proc] {
-            core::mem::forget(fd);
-        }
+        self.files.forget();
         core::mem::forget(self.program);
         core::mem::forget(self.frames_uffd);
         Quarters { staging: self.staging, frames: self.frames }
@@ -205,7 +214,8 @@ impl Linux {
 
     /// Pages of ours that are there from `address` on.
     fn pages_at(&self, address: u64, count: PageCount) -> PageCount {
-        maps::leading(&self.pagemap, PageIndex::containing(address), count, Content::Something)
+        self.files
+            .leading(PageIndex::containing(address), count, Content::Something)
             .unwrap_or_else(|error| panic!("our own pagemap cannot be read: {error:?}"))
     }
 
@@ -291,7 +301,7 @@ impl Kernel for Linux {
     }
 
     fn holes(&self, page: PageIndex, count: PageCount) -> PageCount {
-        maps::leading(&self.pagemap, page, count, Content::Nothing).unwrap_or(PageCount::ZERO)
+        self.files.leading(page, count, Content::Nothing).unwrap_or(PageCount::ZERO)
     }
 
     fn fill(&self, to: PageIndex, pages: &[PageBytes]) -> Partial {
@@ -335,20 +345,18 @@ impl Kernel for Linux {
     }
 
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
-        let maps = rustix::fs::openat(&self.proc, c"maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        maps::visit(&maps, &mut self.maps_buffer.lock(), &mut |mapping| {
+        self.files.mappings(&mut |mapping| {
             let is_stack = user_mode::has_stack(mapping.range.start.address(), mapping.range.end.address());
             visit(if is_stack { Mapping { name: MappingName::Special, ..mapping } } else { mapping });
         })
     }
 
     fn wiped_on_fork(&self, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
-        let smaps = rustix::fs::openat(&self.proc, c"smaps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        maps::wiped_on_fork(&smaps, &mut self.maps_buffer.lock(), visit)
+        self.files.wiped_on_fork(visit)
     }
 
     fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
-        maps::resident(&self.pagemap, range, visit)
+        self.files.resident(range, visit)
     }
 
     fn unshare(&self, range: PageRange) -> Result<(), Errno> {
@@ -358,48 +366,20 @@ impl Kernel for Linux {
     }
 
     fn resident_anonymous(&self) -> ByteCount {
-        resident_anonymous(&self.statm).unwrap_or(ByteCount::ZERO)
+        self.files.resident_anonymous().unwrap_or(ByteCount::ZERO)
     }
 
     fn proportional_anonymous(&self) -> Option<ByteCount> {
-        let rollup =
-            rustix::fs::openat(&self.proc, c"smaps_rollup", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let mut text = [0; 2048];
-        let length = rustix::io::read(&rollup, &mut text).ok()?;
-        let text = core::str::from_utf8(&text[..length]).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
-        let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-        Some(ByteCount(kib << 10))
+        self.files.proportional_anonymous()
     }
 
     fn minor_faults(&self) -> u64 {
-        minor_faults(&self.proc).unwrap_or(0)
+        self.files.minor_faults().unwrap_or(0)
     }
 
     fn now_ns(&self) -> u64 {
         clock::now_ns()
     }
-}
-
-/// Resident pages that are of no file: /proc/PID/statm, second field less the third.
-pub fn resident_anonymous(statm: impl AsFd) -> Option<ByteCount> {
-    let mut text = [0; 128];
-    let length = rustix::io::pread(statm, &mut text, 0).ok()?;
-    let text = core::str::from_utf8(&text[..length]).ok()?;
-    let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
-    let resident = fields.next()?.ok()?;
-    let of_files = fields.next()?.ok()?;
-    Some(PageCount(resident.saturating_sub(of_files)).bytes())
-}
-
-/// The tenth field of `/proc/PID/stat`. The second is the program's name and may hold anything.
-fn minor_faults(proc: impl AsFd) -> Option<u64> {
-    let stat = rustix::fs::openat(proc, c"stat", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut text = [0; 1024];
-    let length = rustix::io::read(&stat, &mut text).ok()?;
-    let name_end = text[..length].iter().rposition(|byte| *byte == b')')?;
-    let rest = core::str::from_utf8(&text[name_end + 1..length]).ok()?;
-    rest.split_ascii_whitespace().nth(7)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -425,7 +405,9 @@ mod tests {
         const UNTOLD: PageCount = PageCount(3);
         // Dropped after `linux`: to unmap what is registered would wait for somebody to read of it.
         let memory = Area::reserve(PAGES.bytes().0 as usize).unwrap();
-        let linux = match Linux::open(Quarters::reserve(PAGES).unwrap(), Faults::All) {
+        let linux = match Openings::open(None)
+            .and_then(|openings| Linux::open(Quarters::reserve(PAGES)?, Faults::All, openings))
+        {
             Ok(linux) => linux,
             Err(errno) => return println!("skipped: no userfaultfd: {errno:?}"),
         };
@@ -451,25 +433,5 @@ mod tests {
             assert_eq!(unsafe { first_byte(&linux.frames, page).read() }, page as u8 + 1);
         }
         assert_eq!(linux.holes(start, PAGES), PAGES);
-    }
-
-    /// On the real kernel: the first write to a page is a minor fault. What the program is called does not matter.
-    #[test]
-    fn minor_faults_are_counted() {
-        const PAGES: usize = 64;
-        const NAME: &str = "/proc/self/comm";
-        let proc = rustix::fs::open("/proc/self", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let name = std::fs::read(NAME).unwrap();
-        std::fs::write(NAME, "a) 1 (2) 3").unwrap();
-        let area = Area::reserve(PAGES * PAGE_BYTES).unwrap();
-        let before = minor_faults(&proc).unwrap();
-        for page in 0..PAGES {
-            let byte = area.base().wrapping_add(page * PAGE_BYTES);
-            // SAFETY: the byte lies in the area, which nobody else knows.
-            unsafe { byte.write_volatile(1) };
-        }
-        let after = minor_faults(&proc).unwrap();
-        std::fs::write(NAME, name).unwrap();
-        assert!(after >= before + PAGES as u64, "{before}, then {after}");
     }
 }

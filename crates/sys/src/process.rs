@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Resource, Rlimit};
 
 use crate::host::Shared;
 use crate::{Area, Errno, maps};
@@ -53,7 +54,7 @@ pub fn start_ticks() -> Option<u64> {
 
 /// Anonymous memory of this process that is resident now.
 pub fn resident_anonymous() -> Option<ByteCount> {
-    crate::linux::resident_anonymous(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
+    crate::proc_files::resident_anonymous(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
 }
 
 /// Visits the mappings of this process by address.
@@ -102,6 +103,41 @@ pub fn thread_count() -> Option<u32> {
     let length = rustix::io::read(&stat, &mut text).ok()?;
     let text = core::str::from_utf8(text[..length].rsplit(|byte| *byte == b')').next()?).ok()?;
     text.split_ascii_whitespace().nth(17)?.parse().ok()
+}
+
+/// Descriptors that the agent may have at once: a dozen of its own, and those of its ancestors.
+const DESCRIPTORS_WANTED: u64 = 256;
+
+/// A limit on descriptors that has been raised: what it was, and what it is now.
+#[derive(Clone, Debug)]
+pub struct RaisedLimit {
+    before: Rlimit,
+    now: Rlimit,
+}
+
+/// Lets this process have more descriptors for a moment, if it may have few only. The limit is that of all its threads,
+/// the table that it counts in is the agent's own.
+pub fn raise_descriptor_limit() -> Option<RaisedLimit> {
+    let before = rustix::process::getrlimit(Resource::Nofile);
+    if before.current.is_none_or(|current| current >= DESCRIPTORS_WANTED) {
+        return None;
+    }
+    let wanted = Some(DESCRIPTORS_WANTED);
+    let maximum = before.maximum.map(|maximum| maximum.max(DESCRIPTORS_WANTED));
+    // The hard limit is raised with CAP_SYS_RESOURCE only; without it there is what it allows.
+    let tries = [Rlimit { current: wanted, maximum }, Rlimit { current: before.maximum, maximum: before.maximum }];
+    let now = tries.into_iter().find(|limit| rustix::process::setrlimit(Resource::Nofile, *limit).is_ok())?;
+    Some(RaisedLimit { before, now })
+}
+
+impl RaisedLimit {
+    /// Puts it back, unless the program has set another meanwhile.
+    pub fn restore(self) {
+        if rustix::process::getrlimit(Resource::Nofile) == self.now {
+            // Lowering is always allowed.
+            let _ = rustix::process::setrlimit(Resource::Nofile, self.before);
+        }
+    }
 }
 
 /// Bytes that nobody can guess.

@@ -1,0 +1,173 @@
+//! A forked child's side of the handover: its agent calls the parent's, receives what it inherits, opens the rest, and
+//! takes its memory over. Where it cannot the parent brings all that is missing, and the child runs beside the budget.
+
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+
+use alloc::vec::Vec;
+
+use page::PageIndex;
+use pager::ledger::Phase;
+use pager::{FreshBacking, Reclaimer};
+use sys::handover::{Line, Reception, move_above, renumber};
+use sys::kernel::{Message, PageRange};
+use sys::linux::{Linux, Openings};
+use sys::thread;
+use sys::uffd::{Faults, Uffd};
+use sys::{Errno, OwnedFd};
+
+use crate::failure::fail;
+use crate::fork::{BEING_FILLED, DESCRIPTORS, FILL, Forks, MOVED, PATIENCE, READY, REMOVED, RESUMED, UNMAPPED, YOURS};
+use crate::keeper::{self, Keeper, Obstacle};
+use crate::watcher::Agent;
+
+/// The wait while a child is filled: the parent brings a gigabyte in a second or some, from a disk in minutes.
+const FILL_PATIENCE: Duration = Duration::from_mins(10);
+
+/// Entry of a forked child's keeper; the argument is the agent's address.
+pub(crate) extern "C" fn resume(argument: usize) -> ! {
+    thread::close_all_descriptors();
+    // SAFETY: `after_fork_in_child` passed a reference that lives for ever.
+    let agent = unsafe { &*(argument as *const Agent) };
+    let keeper = agent.keeper.load(Ordering::Acquire);
+    let taken = take_over(agent, keeper);
+    let obstacle = taken.unwrap_or_else(|errno| {
+        fail(format_args!("a forked process cannot take its memory over: {errno:?}"));
+    });
+    if let Some(obstacle) = obstacle {
+        keeper::say_unmanaged(agent, &obstacle);
+        agent.keeper.store(core::ptr::null_mut(), Ordering::Release);
+        agent.set_resumed(RESUMED);
+        // Its descriptors go with it, among them the last of our userfaultfd: what is missing now reads as zeros.
+        thread::exit_thread();
+    }
+    // SAFETY: leaked by the parent, of which this is the copy; the mutable borrow of `take_over` has ended.
+    let keeper: &'static Keeper = unsafe { &*keeper };
+    if let Err(errno) = keeper::start_handler(agent, keeper) {
+        fail(format_args!("a forked process gets no thread for its faults: {errno:?}"));
+    }
+    let membership = agent.membership();
+    let mut reclaimer = Reclaimer::new();
+    reclaimer.shares_memory();
+    reclaimer.publish(&keeper.pager);
+    membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
+    agent.set_resumed(RESUMED);
+    keeper::reclaim(keeper, &membership, reclaimer)
+}
+
+/// Makes the memory this process's own. What keeps us from managing it: then all of it is there.
+fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<Option<Obstacle>, Errno> {
+    // SAFETY: this process's only other thread waits for `is_resumed` and uses the agent alone; the handler is not
+    // started yet. So nobody else reaches the keeper.
+    let keeper = unsafe { &mut *keeper };
+    let membership = agent.membership();
+    let faults = keeper::faults(&membership);
+    let Inheritance { line, child, proc, inherited } = receive(&keeper.forks.reception.name(), faults)?;
+    let means = match Means::open(agent, &proc) {
+        Ok(means) => means,
+        Err(obstacle) if faults == Faults::All => {
+            agent.set_resumed(BEING_FILLED);
+            line.tell(FILL, [0; 3])?;
+            hear_changes(&line, FILL_PATIENCE)?;
+            return Ok(Some(obstacle));
+        }
+        Err(obstacle) => return Err(obstacle.errno),
+    };
+    line.tell(READY, [0; 3])?;
+    let changes = hear_changes(&line, PATIENCE)?;
+    let mut passed_on = inherited;
+    passed_on.push(line.number());
+    passed_on.extend(means.swap_file);
+    // Ends with the process: our ancestors hear of it, and reuse the segments that we read.
+    core::mem::forget(line);
+    let old = core::mem::replace(&mut keeper.forks, Forks::with(means.reception, passed_on));
+    old.reception.forget();
+    // The lines in it are not ours, nor is its memory worth the risk.
+    core::mem::forget(old.readers);
+    keeper.is_serving.store(false, Ordering::Release);
+    keeper.set_entry(membership.entry);
+    // SAFETY: as above, nobody else uses the pager; the parent's descriptors are forgotten, not closed.
+    unsafe {
+        keeper.pager.resume_in_child(membership.entry, means.fresh, &changes, |parents: Linux| match child {
+            Some(child) => Linux::inherit(child, parents.into_quarters(), means.openings),
+            None => Linux::open(parents.into_quarters(), faults, means.openings),
+        })?;
+    }
+    if faults == Faults::OfUserMode {
+        keeper.pager.register_again()?;
+    }
+    Ok(None)
+}
+
+/// What a child's agent opens for itself.
+struct Means {
+    openings: Openings,
+    reception: Reception,
+    fresh: Option<FreshBacking>,
+    /// The number of its swap file.
+    swap_file: Option<i32>,
+}
+
+impl Means {
+    fn open(agent: &Agent, proc: &OwnedFd) -> Result<Self, Obstacle> {
+        let openings = Openings::open(Some(proc)).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
+        let reception = Reception::open().map_err(Obstacle::of("no socket for forked processes"))?;
+        // After chroot or setuid there may be no way to the directory.
+        let file = keeper::open_swap_file(&agent.membership()).map_err(Obstacle::of("no swap file"))?;
+        let swap_file = file.as_ref().map(|file| file.file().number());
+        let key = sys::process::random_key().map_err(Obstacle::of("no random key"))?;
+        let fresh = file.map(|file| FreshBacking { store: keeper::device(file, &agent.fault), key });
+        Ok(Self { openings, reception, fresh, swap_file })
+    }
+}
+
+/// What a child's agent gets from its parent's.
+struct Inheritance {
+    /// The line to the parent.
+    line: Line,
+    /// The userfaultfd of our memory, unless we are to open one.
+    child: Option<Uffd>,
+    /// Numbers of the descriptors that we inherit, open under the same numbers as there.
+    inherited: Vec<i32>,
+    /// The parent's directory in /proc.
+    proc: OwnedFd,
+}
+
+/// Calls the parent's handler.
+fn receive(name: &[u8; 40], faults: Faults) -> Result<Inheritance, Errno> {
+    let mut line = Line::call(name)?;
+    let mut received = Vec::new();
+    if line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)))? != DESCRIPTORS {
+        return Err(Errno::PROTO);
+    }
+    let above = 1 + received.iter().map(|(_, number)| *number).max().unwrap_or(0);
+    let above = above + received.len() as i32;
+    line.move_above(above)?;
+    let mut take = || if received.is_empty() { Err(Errno::PROTO) } else { Ok(received.remove(0).0) };
+    let mut child = None;
+    if faults == Faults::All {
+        let mut uffd = Uffd::adopt(take()?);
+        uffd.move_above(above)?;
+        child = Some(uffd);
+    }
+    let proc = move_above(&take()?, above)?;
+    let inherited: Vec<i32> = received.iter().map(|(_, number)| *number).collect();
+    renumber(&mut received)?;
+    Ok(Inheritance { line, child, inherited, proc })
+}
+
+/// What has changed in our layout since the state was frozen, before the fork and after it; then the memory is ours.
+fn hear_changes(line: &Line, patience: Duration) -> Result<Vec<Message>, Errno> {
+    let mut changes = Vec::new();
+    loop {
+        let (byte, [start, end, to]) = line.hear(patience)?;
+        let range = PageRange { start: PageIndex(start), end: PageIndex(end) };
+        match byte {
+            YOURS => return Ok(changes),
+            REMOVED => changes.push(Message::Remove(range)),
+            UNMAPPED => changes.push(Message::Unmap(range)),
+            MOVED => changes.push(Message::Remap { from: range, to: PageIndex(to) }),
+            _ => return Err(Errno::PROTO),
+        }
+    }
+}

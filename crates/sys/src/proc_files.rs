@@ -1,0 +1,249 @@
+//! What /proc says of this process, through files that stay open: there may be no descriptor to be had later
+//! (`RLIMIT_NOFILE`), no path that leads there (chroot), or no right to use it (setuid).
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::fmt::Write as _;
+
+use page::{ByteCount, PageCount, PageIndex};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, SeekFrom};
+
+use crate::kernel::{Mapping, PageRange};
+use crate::maps::Content;
+use crate::sync::Lock;
+use crate::{Errno, maps};
+
+/// The files of one process.
+#[derive(Debug)]
+pub struct ProcFiles {
+    directory: OwnedFd,
+    statm: OwnedFd,
+    stat: OwnedFd,
+    maps: OwnedFd,
+    /// Who has changed its user may not open it any more.
+    pagemap: OwnedFd,
+    rollup: Option<OwnedFd>,
+    maps_buffer: Lock<Box<[u8]>>,
+}
+
+const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
+
+impl ProcFiles {
+    /// Opens those of the calling process. `neighbour` is the directory of another process in /proc, for who has no path
+    /// to its own.
+    pub fn open(neighbour: Option<&OwnedFd>) -> Result<Self, Errno> {
+        let flags = READ | OFlags::DIRECTORY;
+        let directory = match neighbour {
+            Some(neighbour) => rustix::fs::openat(neighbour, c"../self", flags, Mode::empty())?,
+            None => rustix::fs::open(c"/proc/self", flags, Mode::empty())?,
+        };
+        let file = |name: &core::ffi::CStr| rustix::fs::openat(&directory, name, READ, Mode::empty());
+        Ok(Self {
+            statm: file(c"statm")?,
+            stat: file(c"stat")?,
+            maps: file(c"maps")?,
+            pagemap: file(c"pagemap")?,
+            rollup: file(c"smaps_rollup").ok(),
+            directory,
+            maps_buffer: Lock::new(vec![0; maps::BUFFER_BYTES].into_boxed_slice()),
+        })
+    }
+
+    /// The number of the directory's descriptor, for [`ProcFiles::open`] in a forked child.
+    pub fn number(&self) -> i32 {
+        self.directory.as_raw_fd()
+    }
+
+    /// Forgets the descriptors without closing them, in a child, where their numbers mean something else.
+    pub fn forget(self) {
+        let Self { directory, statm, stat, maps, pagemap, rollup, maps_buffer: _ } = self;
+        for fd in [Some(directory), Some(statm), Some(stat), Some(maps), Some(pagemap), rollup] {
+            core::mem::forget(fd);
+        }
+    }
+
+    /// Whether two more descriptors can be had now.
+    pub fn has_room(&self) -> bool {
+        let more = [(); 2].map(|()| rustix::io::fcntl_dupfd_cloexec(&self.statm, 0));
+        more.iter().all(Result::is_ok)
+    }
+
+    /// Visits the mappings by address.
+    pub fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
+        let mut buffer = self.maps_buffer.lock();
+        rustix::fs::seek(&self.maps, SeekFrom::Start(0))?;
+        maps::visit(&self.maps, &mut buffer, visit)
+    }
+
+    /// Visits the ranges that a forked child finds empty.
+    pub fn wiped_on_fork(&self, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+        let smaps = rustix::fs::openat(&self.directory, c"smaps", READ, Mode::empty())?;
+        maps::wiped_on_fork(&smaps, &mut self.maps_buffer.lock(), visit)
+    }
+
+    /// Visits the runs of resident pages of a range.
+    pub fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+        maps::resident(&self.pagemap, range, visit)
+    }
+
+    /// How many pages from `first` on hold this: see [`maps::leading`].
+    pub fn leading(&self, first: PageIndex, count: PageCount, content: Content) -> Result<PageCount, Errno> {
+        maps::leading(&self.pagemap, first, count, content)
+    }
+
+    /// Anonymous memory that is resident now.
+    pub fn resident_anonymous(&self) -> Option<ByteCount> {
+        resident_anonymous(&self.statm)
+    }
+
+    /// The part of it that is this process's alone: what it shares with forked ones counts in proportion.
+    pub fn proportional_anonymous(&self) -> Option<ByteCount> {
+        let mut text = [0; 2048];
+        let length = rustix::io::pread(self.rollup.as_ref()?, &mut text, 0).ok()?;
+        let text = core::str::from_utf8(&text[..length]).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
+        let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+        Some(ByteCount(kib << 10))
+    }
+
+    /// Faults that needed no device: the tenth field of `stat`.
+    pub fn minor_faults(&self) -> Option<u64> {
+        field_of_stat(&self.stat, 10)
+    }
+
+    /// Whether a thread of this process is stopped, which a debugger does to one alone.
+    pub fn is_stopped(&self, thread: u32) -> bool {
+        let mut path = Path::default();
+        let written = write!(path, "task/{thread}/stat\0");
+        let path = core::ffi::CStr::from_bytes_until_nul(&path.bytes).ok().filter(|_| written.is_ok());
+        path.and_then(|path| rustix::fs::openat(&self.directory, path, READ, Mode::empty()).ok())
+            .is_some_and(|stat| matches!(state_of_stat(&stat), Some(b'T' | b't')))
+    }
+
+    /// Whether a process is our child.
+    pub fn is_child(&self, pid: u32) -> bool {
+        let mut path = Path::default();
+        let written = write!(path, "../{pid}/stat\0");
+        let path = core::ffi::CStr::from_bytes_until_nul(&path.bytes).ok().filter(|_| written.is_ok());
+        let parent = path.and_then(|path| {
+            let stat = rustix::fs::openat(&self.directory, path, READ, Mode::empty()).ok()?;
+            field_of_stat(&stat, 4)
+        });
+        parent.is_some() && parent == id_of_stat(&self.stat)
+    }
+}
+
+/// Resident pages that are of no file: /proc/PID/statm, second field less the third.
+pub fn resident_anonymous(statm: impl AsFd) -> Option<ByteCount> {
+    let mut text = [0; 128];
+    let length = rustix::io::pread(statm, &mut text, 0).ok()?;
+    let text = core::str::from_utf8(&text[..length]).ok()?;
+    let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
+    let resident = fields.next()?.ok()?;
+    let of_files = fields.next()?.ok()?;
+    Some(PageCount(resident.saturating_sub(of_files)).bytes())
+}
+
+/// A field of `/proc/PID/stat` from the fourth on. The second is the program's name and may hold anything.
+fn field_of_stat(stat: impl AsFd, number: usize) -> Option<u64> {
+    let mut text = [0; 1024];
+    let length = rustix::io::pread(stat, &mut text, 0).ok()?;
+    let name_end = text[..length].iter().rposition(|byte| *byte == b')')?;
+    let rest = core::str::from_utf8(&text[name_end + 1..length]).ok()?;
+    rest.split_ascii_whitespace().nth(number - 3)?.parse().ok()
+}
+
+/// The third field.
+fn state_of_stat(stat: impl AsFd) -> Option<u8> {
+    let mut text = [0; 1024];
+    let length = rustix::io::pread(stat, &mut text, 0).ok()?;
+    let name_end = text[..length].iter().rposition(|byte| *byte == b')')?;
+    text.get(name_end + 2).copied()
+}
+
+/// The first field, the process's id as that /proc has it.
+fn id_of_stat(stat: impl AsFd) -> Option<u64> {
+    let mut text = [0; 32];
+    let length = rustix::io::pread(stat, &mut text, 0).ok()?;
+    let id = text[..length].split(|byte| *byte == b' ').next()?;
+    core::str::from_utf8(id).ok()?.parse().ok()
+}
+
+/// A short path; what is longer is an error.
+#[derive(Default)]
+struct Path {
+    bytes: [u8; 32],
+    used: usize,
+}
+
+impl core::fmt::Write for Path {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let room = self.bytes.get_mut(self.used..self.used + text.len()).ok_or(core::fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.used += text.len();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use page::PAGE_BYTES;
+
+    use super::*;
+    use crate::Area;
+
+    /// The first write to a page is a minor fault. What the program is called does not matter.
+    #[test]
+    fn minor_faults_are_counted() {
+        const PAGES: usize = 64;
+        const NAME: &str = "/proc/self/comm";
+        let files = ProcFiles::open(None).unwrap();
+        let name = std::fs::read(NAME).unwrap();
+        std::fs::write(NAME, "a) 1 (2) 3").unwrap();
+        let area = Area::reserve(PAGES * PAGE_BYTES).unwrap();
+        let before = files.minor_faults().unwrap();
+        for page in 0..PAGES {
+            let byte = area.base().wrapping_add(page * PAGE_BYTES);
+            // SAFETY: the byte lies in the area, which nobody else knows.
+            unsafe { byte.write_volatile(1) };
+        }
+        let after = files.minor_faults().unwrap();
+        std::fs::write(NAME, name).unwrap();
+        assert!(after >= before + PAGES as u64, "{before}, then {after}");
+    }
+
+    #[test]
+    fn children_are_known() {
+        let files = ProcFiles::open(None).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(files.is_child(child.id()));
+        assert!(!files.is_child(1) && !files.is_child(std::process::id()) && !files.is_child(u32::MAX));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// By another process's directory: the same answers, each time they are asked for.
+    #[test]
+    fn another_way_in_says_the_same() {
+        let neighbour = rustix::fs::open(c"/proc/1", READ | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let area = Area::reserve(600 * PAGE_BYTES).unwrap();
+        for page in [0, 3, 4, 511, 512, 599] {
+            // SAFETY: inside the area.
+            unsafe { area.base().wrapping_add(page * PAGE_BYTES).write(1) };
+        }
+        let range = PageRange::new(PageIndex::containing(area.base() as u64), PageCount(600));
+        for files in [ProcFiles::open(None).unwrap(), ProcFiles::open(Some(&neighbour)).unwrap()] {
+            for _ in 0..2 {
+                let mut pages = vec![];
+                let mut visit = |run: PageRange| pages.extend(run.start.until(run.end).map(|page| page - range.start));
+                files.resident(range, &mut visit).unwrap();
+                assert_eq!(pages, [0, 3, 4, 511, 512, 599].map(PageCount));
+                let mut found = 0;
+                files.mappings(&mut |mapping| found += u32::from(mapping.range == range)).unwrap();
+                assert_eq!(found, 1);
+                assert!(files.proportional_anonymous().is_some_and(|bytes| bytes.0 > 0));
+            }
+        }
+    }
+}
