@@ -15,6 +15,25 @@ fn a_daemon_outlives_its_parents() {
     turn.assert_clean(&after);
 }
 
+/// What the kernel moves it moves to where the same may be done: from memory that is executed, too.
+#[test]
+fn memory_that_is_executed_is_folded() {
+    let turn = turn("code");
+    let program = match turn.compile("code.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program, "80", "2"]);
+    let before = plain(&command);
+    assert_eq!(before.stdout, b"equal\n");
+    let after = folded(&turn.options("64M"), &command);
+    assert_same(&before, &after);
+    turn.assert_clean(&after);
+    let peak = after.peaks.anon_bytes;
+    println!("peak {} of {}", mib(peak), mib(before.peaks.anon_bytes));
+    assert!(peak < 76 << 20, "{peak} bytes: what is executable does not leave");
+}
+
 #[test]
 fn forks_with_dirty_memory() {
     let turn = turn("fork");

@@ -78,11 +78,11 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     Scanned::Registered(whole.len())
 }
 
-/// Plain private memory that is neither pleat's own nor older than the agent.
+/// Writable private memory that is neither pleat's own nor older than the agent.
 fn is_manageable(mapping: &Mapping, untouchable: &[core::ops::Range<u64>]) -> bool {
     let (start, end) = (mapping.range.start.address(), mapping.range.end.address());
     mapping.anonymous
-        && mapping.plain_data
+        && mapping.writable
         && matches!(mapping.name, MappingName::Plain | MappingName::Heap)
         && mapping.range.end <= ADDRESS_END
         && !untouchable.iter().any(|span| start < span.end && span.start < end)
@@ -116,7 +116,7 @@ mod tests {
     fn mapping(start: u64, count: u64) -> Mapping {
         Mapping {
             range: PageRange::new(PageIndex(start), PageCount(count)),
-            plain_data: true,
+            writable: true,
             access: *b"rw-p",
             anonymous: true,
             name: MappingName::Plain,
@@ -130,7 +130,7 @@ mod tests {
         assert!(is_manageable(&Mapping { name: MappingName::Heap, ..mapping(0x500, 64) }, &own));
         assert!(!is_manageable(&mapping(0x150, 64), &own), "the agent's own");
         assert!(!is_manageable(&mapping(0xff, 2), &own), "overlaps the agent's own");
-        assert!(!is_manageable(&Mapping { plain_data: false, ..mapping(0x500, 64) }, &own));
+        assert!(!is_manageable(&Mapping { writable: false, ..mapping(0x500, 64) }, &own));
         assert!(!is_manageable(&Mapping { anonymous: false, ..mapping(0x500, 64) }, &own));
         assert!(!is_manageable(&Mapping { name: MappingName::Special, ..mapping(0x500, 64) }, &own));
         assert!(!is_manageable(&mapping(1 << 35, 64), &own));

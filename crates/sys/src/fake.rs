@@ -753,8 +753,8 @@ impl Kernel for FakeKernel {
         let whole = PageRange { start: PageIndex(0), end: PageIndex(u64::MAX) };
         let runs = self.memory.borrow().runs(whole);
         for (range, vma) in runs {
-            let (plain_data, access) = if vma.protected { (false, *b"r--p") } else { (true, *b"rw-p") };
-            visit(Mapping { range, plain_data, access, anonymous: true, name: MappingName::Plain });
+            let (writable, access) = if vma.protected { (false, *b"r--p") } else { (true, *b"rw-p") };
+            visit(Mapping { range, writable, access, anonymous: true, name: MappingName::Plain });
         }
         Ok(())
     }

@@ -82,8 +82,8 @@ pub struct Partial {
 pub struct Mapping {
     /// Its pages.
     pub range: PageRange,
-    /// Readable and writable, not executable: the only protection that pages can be moved out of.
-    pub plain_data: bool,
+    /// Readable and writable, executable or not: pages can be moved out of nothing else.
+    pub writable: bool,
     /// The four letters of /proc/PID/maps: who may read, write and execute it, and whether it is private.
     pub access: [u8; 4],
     /// Private, and of no file.

@@ -6,17 +6,18 @@
 //! without a message that only we could read (docs/userfaultfd.md). A move interrupts every processor that the program
 //! runs on, whatever the number of pages, so the second move waits until the staging area is full or a frame is wanted.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Timespec;
-use rustix::mm::Advice;
+use rustix::mm::{Advice, MprotectFlags};
 
 use crate::handover::{Line, Reception};
 use crate::kernel::{Kernel, Mapping, MappingName, Message, PageRange, Partial};
-use crate::maps::Content;
+use crate::maps::{CODE, Content};
 use crate::proc_files::ProcFiles;
 use crate::sync::Lock;
 use crate::uffd::{Faults, Uffd, feature};
@@ -25,6 +26,8 @@ use crate::{Area, Errno, clock, maps, user_mode};
 /// Pages that one `move_out` can take.
 pub const STAGING_PAGES: PageCount = PageCount(64);
 const _: () = assert!(STAGING_PAGES.0 <= maps::LEADING_PAGES_MAX as u64, "what has arrived must be seen whole");
+/// How a move is refused of pages that are locked, or of another kind than where they would go.
+const NOT_ALLOWED: Partial = Partial { done: PageCount::ZERO, error: Some(Errno::INVAL) };
 /// Tries of the second move: it can meet a passing `AGAIN` or `BUSY`, never a lasting one.
 const SECOND_MOVE_TRIES: u32 = 1000;
 
@@ -39,6 +42,8 @@ pub struct Linux {
     frames: Area,
     /// What lies in the staging area.
     staged: Lock<Staged>,
+    /// Whether the program has memory that is writable and executable.
+    has_code: AtomicBool,
     files: ProcFiles,
 }
 
@@ -66,6 +71,28 @@ impl Openings {
 struct Staged {
     count: u32,
     first: u32,
+    /// What may be done in the area now. A page moves only to where the same may be done.
+    access: Access,
+    /// What it was when pages came last.
+    last: Access,
+}
+
+/// The kinds of memory that pages can be moved out of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Access {
+    #[default]
+    Data,
+    /// Executable, too.
+    Code,
+}
+
+impl Access {
+    fn other(self) -> Self {
+        match self {
+            Self::Data => Self::Code,
+            Self::Code => Self::Data,
+        }
+    }
 }
 
 impl Staged {
@@ -113,6 +140,7 @@ impl Linux {
             staging: quarters.staging,
             frames: quarters.frames,
             staged: Lock::new(Staged::default()),
+            has_code: AtomicBool::new(false),
         })
     }
 
@@ -162,7 +190,10 @@ impl Linux {
     /// Takes the memory out of a kernel whose descriptors belong to another process: the child's copy after a fork.
     /// The descriptors are forgotten, not closed: their numbers mean something else here.
     pub fn into_quarters(self) -> Quarters {
-        assert!(self.staged.into_inner().count == 0, "a fork with pages in the staging area");
+        let mut staged = core::mem::take(&mut *self.staged.lock());
+        assert!(staged.count == 0, "a fork with pages in the staging area");
+        let allowed = self.allow(&mut staged, Access::Data);
+        assert!(allowed.is_ok(), "the staging area cannot become data again: {allowed:?}");
         self.files.forget();
         core::mem::forget(self.program);
         core::mem::forget(self.frames_uffd);
@@ -176,12 +207,14 @@ impl Linux {
 
     /// The second move of the chain. What has left the program must arrive: there is nowhere else to keep it.
     fn flush(&self, staged: &mut Staged) {
+        let allowed = self.allow(staged, Access::Data);
+        assert!(allowed.is_ok(), "the staging area cannot become data again: {allowed:?}");
         let count = PageCount(u64::from(staged.count));
         let mut done = PageCount::ZERO;
         let mut error = None;
         for _ in 0..SECOND_MOVE_TRIES {
             if done == count {
-                *staged = Staged::default();
+                (staged.count, staged.first) = (0, 0);
                 return;
             }
             let source = self.staging.base() as u64 + done.bytes().0;
@@ -200,6 +233,30 @@ impl Linux {
             }
         }
         panic!("pages cannot leave the staging area: {error:?}, {done:?} of {staged:?}");
+    }
+
+    /// Makes the staging area one of that kind.
+    fn allow(&self, staged: &mut Staged, access: Access) -> Result<(), Errno> {
+        if staged.access == access {
+            return Ok(());
+        }
+        let execute = if access == Access::Code { MprotectFlags::EXEC } else { MprotectFlags::empty() };
+        let flags = MprotectFlags::READ | MprotectFlags::WRITE | execute;
+        // SAFETY: the area is ours, and stays readable and writable.
+        unsafe { rustix::mm::mprotect(self.staging.base().cast(), self.staging.bytes(), flags)? };
+        staged.access = access;
+        Ok(())
+    }
+
+    /// Moves pages behind those that are staged.
+    fn stage(&self, staged: &mut Staged, from: PageIndex, count: PageCount) -> Partial {
+        let target = self.staging.base() as u64 + PageCount(u64::from(staged.count)).bytes().0;
+        let moved = self.move_unless_held(target, from, count);
+        if moved.done > PageCount::ZERO {
+            staged.count += moved.done.0 as u32;
+            staged.last = staged.access;
+        }
+        moved
     }
 
     /// Moves pages to where nothing is, and where nobody but us puts anything.
@@ -232,7 +289,7 @@ impl Linux {
         let (start, end) = (from.address(), (from + count).address());
         user_mode::while_nothing_before_is_held(start, end, |held| match PageIndex::containing(held) - from {
             // As for a page that is locked: it keeps its place for some rounds.
-            PageCount::ZERO => Partial { done: PageCount::ZERO, error: Some(Errno::INVAL) },
+            PageCount::ZERO => NOT_ALLOWED,
             free => move_pages(free),
         })
     }
@@ -281,11 +338,23 @@ impl Kernel for Linux {
         }
         if staged.count == 0 {
             staged.first = to.0;
+            let last = staged.last;
+            // What may not become executable stays as it is, and what is executable stays with the program.
+            let _ = self.allow(&mut staged, last);
         }
-        let target = self.staging.base() as u64 + PageCount(u64::from(staged.count)).bytes().0;
-        let moved = self.move_unless_held(target, from, count);
-        staged.count += moved.done.0 as u32;
-        moved
+        let moved = self.stage(&mut staged, from, count);
+        if moved != NOT_ALLOWED || !self.has_code.load(Ordering::Relaxed) {
+            return moved;
+        }
+        if staged.count > 0 {
+            self.flush(&mut staged);
+            staged.first = to.0;
+        }
+        let other = staged.access.other();
+        match self.allow(&mut staged, other) {
+            Ok(()) => self.stage(&mut staged, from, count),
+            Err(_) => moved,
+        }
     }
 
     fn move_back(&self, frame: FrameIndex, to: PageIndex) -> Result<(), Errno> {
@@ -346,6 +415,8 @@ impl Kernel for Linux {
 
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
         self.files.mappings(&mut |mapping| {
+            // Relaxed: who does not see it yet leaves a page where it is, for some rounds.
+            self.has_code.fetch_or(mapping.anonymous && mapping.access == CODE, Ordering::Relaxed);
             let is_stack = user_mode::has_stack(mapping.range.start.address(), mapping.range.end.address());
             visit(if is_stack { Mapping { name: MappingName::Special, ..mapping } } else { mapping });
         })

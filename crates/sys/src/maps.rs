@@ -10,6 +10,11 @@ use crate::arch::{self, number};
 use crate::kernel::{Mapping, MappingName, PageRange};
 use crate::thread::errno;
 
+/// The access of private data.
+const DATA: &[u8] = b"rw-p";
+/// The access of private memory that is written to and executed.
+pub const CODE: &[u8] = b"rwxp";
+
 /// Buffer for reading maps and smaps. A line is at most a path, of which each byte may be told with four.
 pub const BUFFER_BYTES: usize = 32 << 10;
 
@@ -77,7 +82,7 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     };
     Some(Mapping {
         range: PageRange { start: PageIndex::containing(start), end: PageIndex::containing(end) },
-        plain_data: permissions == b"rw-p",
+        writable: [DATA, CODE].contains(&permissions),
         access: permissions.try_into().ok()?,
         anonymous: inode == b"0" && permissions.get(3) == Some(&b'p') && name != MappingName::File,
         name,
@@ -238,7 +243,7 @@ mod tests {
     #[test]
     fn lines_are_parsed() {
         let heap = parse(b"5555-5557000 rw-p 00000000 00:00 0                          [heap]");
-        assert!(heap.is_some_and(|heap| heap.name == MappingName::Heap && heap.anonymous && heap.plain_data));
+        assert!(heap.is_some_and(|heap| heap.name == MappingName::Heap && heap.anonymous && heap.writable));
         let plain = parse(b"7f0000000000-7f0000002000 rw-p 00000000 00:00 0 ").unwrap();
         assert_eq!(plain.name, MappingName::Plain);
         assert_eq!(plain.range.count().0, 2);
@@ -247,7 +252,9 @@ mod tests {
         let stack = parse(b"7ffc0000-7ffd0000 rw-p 00000000 00:00 0      [stack]").unwrap();
         assert_eq!(stack.name, MappingName::Special);
         let code = parse(b"7f0000000000-7f0000002000 rwxp 00000000 00:00 0 ").unwrap();
-        assert!(!code.plain_data && code.anonymous);
+        assert!(code.writable && code.anonymous);
+        let read_only = parse(b"7f0000000000-7f0000002000 r--p 00000000 00:00 0 ").unwrap();
+        assert!(!read_only.writable && read_only.anonymous);
         assert!(parse(b"nonsense").is_none());
     }
 
