@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use backing::ChildPin;
 use page::{PageBytes, PageIndex};
 use pager::{Pager, Server};
-use store::Slabs;
+use store::AnyStore;
 use sys::Errno;
 use sys::handover::{Line, Reception};
 use sys::kernel::{ForkedMemory, Kernel as _, Message, PageRange};
@@ -131,7 +131,7 @@ impl Forks {
 
     /// On the reclaimer's thread: freezes the state and changes nothing until the fork is done. The forking thread
     /// cannot freeze it itself: our descriptors are not in its table. The fork needs the handler, which `watch` looks at.
-    pub(crate) fn rest_while_forking(&self, agent: &Agent, pager: &Pager<Linux, Slabs>, watch: &mut dyn FnMut()) {
+    pub(crate) fn rest_while_forking(&self, agent: &Agent, pager: &Pager<Linux, AnyStore>, watch: &mut dyn FnMut()) {
         // For the userfaultfd of the child and the line to it, and for all that the child opens.
         *agent.limit.lock() = sys::process::raise_descriptor_limit();
         if !pager.kernel.files().has_room() {
@@ -170,7 +170,7 @@ impl Forks {
 
     /// On the reclaimer's thread, in user mode: gives the child what it needs of ours. It has opened a userfaultfd of its
     /// own, and reads nothing of our memory: its copy of the state is as still as ours.
-    fn hand_over(&self, pager: &Pager<Linux, Slabs>, watch: &mut dyn FnMut()) {
+    fn hand_over(&self, pager: &Pager<Linux, AnyStore>, watch: &mut dyn FnMut()) {
         let child = Life::of(self.child.load(Ordering::Acquire)).ok();
         let mut line: Option<Line> = None;
         let mut is_done = false;
@@ -228,7 +228,7 @@ impl Forks {
     }
 
     /// Gives up the pins of children that have ended.
-    pub(crate) fn unpin_dead(&self, pager: &Pager<Linux, Slabs>) {
+    pub(crate) fn unpin_dead(&self, pager: &Pager<Linux, AnyStore>) {
         let mut readers = self.readers.lock();
         while let Some(at) = readers.iter().position(|(line, _)| line.is_dead()) {
             let (_, pin) = readers.swap_remove(at);

@@ -10,12 +10,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
-use cache::Cache;
+use cache::system::{Admission, Choice as _, SizingName, StoreName, System, WriteBack};
+use cache::{AreaKeeper, Cache};
 use codec::Codec;
 use page::{ByteCount, PAGE_BYTES, PageCount};
 use pager::ledger::{Counter, Phase, Process};
 use pager::{Config, Pager, Reclaimer, Rest};
-use store::Slabs;
+use store::AnyStore;
 use sys::Errno;
 use sys::kernel::Kernel;
 use sys::linux::{Linux, Openings, Quarters};
@@ -42,7 +43,7 @@ const STEP_NS_MAX: u64 = 100_000_000;
 
 /// One process's memory under management.
 pub(crate) struct Keeper {
-    pub(crate) pager: Pager<Linux, Slabs>,
+    pub(crate) pager: Pager<Linux, AnyStore>,
     pub(crate) is_serving: AtomicBool,
     pub(crate) forks: Forks,
     entry: AtomicPtr<Process>,
@@ -140,7 +141,8 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let openings = Openings::open(None).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
     let kernel =
         Linux::open(quarters, faults(membership), openings).map_err(Obstacle::of("userfaultfd is not permitted"))?;
-    let store = open_store(budget).map_err(Obstacle::of("no address space"))?;
+    let codec = chosen_codec(membership);
+    let (store, area) = open_store(membership, codec).map_err(Obstacle::of("no address space"))?;
     let forks = Forks::open().map_err(Obstacle::of("no socket for forked processes"))?;
     let log = match open_swap_file(membership).map_err(Obstacle::of("no swap file"))? {
         Some(file) => {
@@ -151,7 +153,8 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     };
     let cache = Cache::new(store, log);
     let config = Config {
-        codec: chosen_codec(membership),
+        codec,
+        area,
         entry: membership.entry,
         share: ByteCount(budget),
         agent: ByteCount(STACK_BYTES),
@@ -176,9 +179,20 @@ pub(crate) fn faults(membership: &Membership) -> Faults {
 /// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program
 /// exceeds its budget: twice as many, for a slab takes a span of addresses that it fills by half at least. With a limit
 /// on addresses there are enough for the budget.
-fn open_store(budget: u64) -> Result<Slabs, Errno> {
-    let memory = sys::process::machine_memory().max(budget);
-    Slabs::new(2 * memory as usize).or_else(|_| Slabs::new(2 * budget as usize))
+fn open_store(membership: &Membership, codec: &'static dyn Codec) -> Result<(AnyStore, Option<AreaKeeper>), Errno> {
+    let ledger = membership.ledger;
+    let budget = ByteCount(ledger.budget_bytes.load(Ordering::Relaxed));
+    let area_bytes = ByteCount(ledger.area_bytes.load(Ordering::Relaxed));
+    let system = System {
+        store: StoreName::at(ledger.store.load(Ordering::Relaxed)),
+        codec: codec.name(),
+        sizing: SizingName::at(ledger.sizing.load(Ordering::Relaxed)),
+        admission: Admission::at(ledger.admission.load(Ordering::Relaxed)),
+        write_back: WriteBack::at(ledger.write_back.load(Ordering::Relaxed)),
+    };
+    let memory = sys::process::machine_memory().max(budget.0);
+    let open = |addresses: u64| system.open(codec, budget, addresses as usize, area_bytes);
+    open(2 * memory).or_else(|_| open(2 * budget.0))
 }
 
 fn chosen_codec(membership: &Membership) -> &'static dyn Codec {

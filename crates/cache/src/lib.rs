@@ -13,10 +13,11 @@ mod area;
 mod cache;
 mod slot;
 mod sweep;
+pub mod system;
 mod table;
 mod words;
 
-pub use area::{AreaCounters, AreaKeeper, Decode, Memory, WriteBackForm};
+pub use area::{AreaCounters, AreaKeeper, Memory, Rules};
 pub use cache::{Cache, Census, Lookup, Outcome, Published};
 pub use slot::{Place, Slot};
 pub use sweep::{Hand, WrittenBack};

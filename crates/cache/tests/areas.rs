@@ -8,7 +8,8 @@ use backing::failing::{FailingBacking, Fault, Operation};
 use backing::{MemoryBacking, ReadBuffer, SegmentLog};
 use codec::{Codec, Lz4, MxtLz1, Scratch};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageIndex};
-use pleat_cache::{AreaCounters, AreaKeeper, Cache, Lookup, Memory, Outcome, Place, Published, WriteBackForm};
+use pleat_cache::system::{Admission, WriteBack};
+use pleat_cache::{AreaCounters, AreaKeeper, Cache, Lookup, Memory, Outcome, Place, Published, Rules};
 use policy::area::AreaSizing;
 use policy::area::expense_profit::{ExpenseProfit, Sensitivity};
 use policy::area::fill_rate::FillRate;
@@ -43,14 +44,6 @@ fn content(page: PageIndex, version: u64) -> PageBytes {
     bytes
 }
 
-fn decode_lz4(encoding: &[u8], page: &mut PageBytes) {
-    Lz4.decode(encoding, page).unwrap();
-}
-
-fn decode_mxt(encoding: &[u8], page: &mut PageBytes) {
-    MxtLz1.decode(encoding, page).unwrap();
-}
-
 /// A program of `pages` pages over one area.
 struct World<S, P> {
     cache: Cache<S>,
@@ -65,17 +58,18 @@ struct World<S, P> {
 }
 
 impl<S: Resize, P: AreaSizing> World<S, P> {
-    fn new(store: S, sizing: P, codec: &'static dyn Codec, form: WriteBackForm) -> Self {
+    fn new(store: S, sizing: P, codec: &'static dyn Codec, write_back: WriteBack) -> Self {
         let backing = Arc::new(FailingBacking::new(MemoryBacking::new(16 << 20)));
         let log = SegmentLog::with_segment_bytes(Box::new(backing.clone()), [3; 32], 16 << 20, SEGMENT_BYTES);
         let cache = Cache::new(store, Some(log));
-        let keeper = AreaKeeper::new(sizing, form);
+        let rules = Rules { admission: Admission::All, write_back, codec, daemon: None };
+        let keeper = AreaKeeper::new(sizing, rules);
         Self { cache, keeper, codec, scratch: Scratch::new(), pages: BTreeMap::new(), backing, reads: 0 }
     }
 
     fn memory(&self) -> Memory {
         let taken = self.cache.census().resident.bytes() + self.cache.store_figures().pool;
-        Memory { available: TOTAL.saturating_sub(taken), total: TOTAL }
+        Memory { available: TOTAL.saturating_sub(taken), total: TOTAL, area_max: TOTAL }
     }
 
     /// The program writes to a page, which must be resident.
@@ -214,8 +208,13 @@ impl<S: Resize, P: AreaSizing> World<S, P> {
 }
 
 /// A run of a store under a policy, with the codec that goes with it.
-fn run<S: Resize, P: AreaSizing>(store: S, sizing: P, codec: &'static dyn Codec, form: WriteBackForm) -> AreaCounters {
-    let mut world = World::new(store, sizing, codec, form);
+fn run<S: Resize, P: AreaSizing>(
+    store: S,
+    sizing: P,
+    codec: &'static dyn Codec,
+    write_back: WriteBack,
+) -> AreaCounters {
+    let mut world = World::new(store, sizing, codec, write_back);
     let mut sum = AreaCounters::default();
     for seed in 1..3 {
         sum = world.run(seed);
@@ -225,47 +224,45 @@ fn run<S: Resize, P: AreaSizing>(store: S, sizing: P, codec: &'static dyn Codec,
 }
 
 /// All policies over one store.
-fn run_all<S: Resize>(store: impl Fn() -> S, codec: &'static dyn Codec, pages: WriteBackForm) {
-    let fixed = run(store(), Fixed { size: ByteCount(512 << 10) }, codec, pages);
+fn run_all<S: Resize>(store: impl Fn() -> S, codec: &'static dyn Codec) {
+    let fixed = run(store(), Fixed { size: ByteCount(512 << 10) }, codec, WriteBack::Pages);
     assert!(fixed.released > 100 && fixed.shrunk == 0, "{fixed:?}");
-    let free_space = run(store(), FreeSpace::default(), codec, pages);
+    let free_space = run(store(), FreeSpace::default(), codec, WriteBack::Pages);
     assert!(free_space.grown > 2 && free_space.released + free_space.shrunk > 0, "{free_space:?}");
-    let expense_profit = run(store(), ExpenseProfit::new(Sensitivity::REFERENCE), codec, WriteBackForm::Encodings);
+    let expense_profit = run(store(), ExpenseProfit::new(Sensitivity::REFERENCE), codec, WriteBack::Encodings);
     assert!(expense_profit.expense_reads > 100 && expense_profit.grown > 10, "{expense_profit:?}");
-    let fill_rate = run(store(), FillRate::default(), codec, WriteBackForm::Encodings);
+    let fill_rate = run(store(), FillRate::default(), codec, WriteBack::Encodings);
     assert!(fill_rate.grown > 4 && fill_rate.released == 0, "{fill_rate:?}");
-    let percent = run(store(), Percent::default(), codec, pages);
+    let percent = run(store(), Percent::default(), codec, WriteBack::Pages);
     assert!(percent.refused > 0 && percent.released > 0, "{percent:?}");
-    let off = run(store(), Off, codec, pages);
+    let off = run(store(), Off, codec, WriteBack::Pages);
     assert_eq!((off.grown, off.released), (0, 0));
     assert!(off.refused > 100, "{off:?}");
 }
 
-const LZ4_PAGES: WriteBackForm = WriteBackForm::Pages(decode_lz4);
-
 #[test]
 fn zones_keep_what_they_are_given() {
     let shape = ZoneShape { zone_bytes: 64 << 10, ..ZoneShape::default() };
-    run_all(|| Zones::new(ADDRESS_BYTES, shape).unwrap(), &Lz4, LZ4_PAGES);
+    run_all(|| Zones::new(ADDRESS_BYTES, shape).unwrap(), &Lz4);
 }
 
 #[test]
 fn cells_keep_what_they_are_given() {
-    run_all(|| Cells::new(ADDRESS_BYTES, 2).unwrap(), &Lz4, LZ4_PAGES);
+    run_all(|| Cells::new(ADDRESS_BYTES, 2).unwrap(), &Lz4);
 }
 
 #[test]
 fn chunks_keep_what_they_are_given() {
-    run_all(|| Chunks::new(ADDRESS_BYTES, 64 << 10).unwrap(), &Lz4, LZ4_PAGES);
+    run_all(|| Chunks::new(ADDRESS_BYTES, 64 << 10).unwrap(), &Lz4);
 }
 
 #[test]
 fn buddies_keep_what_they_are_given() {
-    run_all(|| Buddies::new(ADDRESS_BYTES).unwrap(), &Lz4, LZ4_PAGES);
+    run_all(|| Buddies::new(ADDRESS_BYTES).unwrap(), &Lz4);
 }
 
 #[test]
 fn sectors_keep_what_they_are_given() {
     let store = || Sectors::new(ADDRESS_BYTES, 64 << 10, MxtLz1::line_lengths).unwrap();
-    run_all(store, &MxtLz1, WriteBackForm::Pages(decode_mxt));
+    run_all(store, &MxtLz1);
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use cache::system::{Admission, PRESETS, SizingName, StoreName, WriteBack};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use page::ByteCount;
@@ -11,6 +12,7 @@ use crate::record::{self, RecordArgs};
 use crate::sim::{self, SimArgs};
 use crate::size::{Ram, size};
 use crate::synth::{self, SynthArgs};
+use crate::system::{self, Preset};
 
 /// Keeps a program's memory inside a RAM budget.
 ///
@@ -39,6 +41,7 @@ Examples:
   pleat run --ram 256M -- python3 job.py
   pleat run --ram 50% --swap none -- ./solver input.dat
   pleat run --ram auto --stats stats.json -v -- make -j8
+  pleat run --ram 256M --system castro --codec wkdm -- ./solver input.dat
   PLEAT_RAM=1.5G pleat run -- sort big.txt
 
 The budget holds for the program and everything it starts: resident anonymous pages, compressed pages, and pleat's
@@ -119,9 +122,44 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE", env = "PLEAT_SWAP_SIZE", hide_env_values = true, value_parser = size)]
     pub(crate) swap_size: Option<ByteCount>,
 
-    /// How cold pages are encoded
-    #[arg(long, value_enum, value_name = "NAME", env = "PLEAT_CODEC", hide_env_values = true, default_value = "auto")]
-    pub(crate) codec: CodecName,
+    /// How cold pages are kept: pleat's own way, or that of a paper
+    ///
+    /// A system is a store, a codec, a sizing policy, an admission and a form of write-back; the options of these names replace a
+    /// part. docs/systems.md explains them.
+    #[arg(
+        verbatim_doc_comment,
+        long,
+        value_name = "NAME",
+        env = "PLEAT_SYSTEM",
+        hide_env_values = true,
+        default_value = PRESETS[0].0,
+        value_parser = system::presets()
+    )]
+    pub(crate) system: Preset,
+
+    /// How cold pages are encoded [default: that of the system]
+    #[arg(long, value_enum, value_name = "NAME", env = "PLEAT_CODEC", hide_env_values = true)]
+    pub(crate) codec: Option<CodecName>,
+
+    /// How encodings lie in RAM [default: that of the system]
+    #[arg(long, value_name = "NAME", env = "PLEAT_STORE", hide_env_values = true, value_parser = system::choice::<StoreName>())]
+    pub(crate) store: Option<StoreName>,
+
+    /// How much of the budget they may take [default: that of the system]
+    #[arg(long, value_name = "NAME", env = "PLEAT_SIZING", hide_env_values = true, value_parser = system::choice::<SizingName>())]
+    pub(crate) sizing: Option<SizingName>,
+
+    /// Which pages the store takes [default: that of the system]
+    #[arg(long, value_name = "NAME", env = "PLEAT_ADMISSION", hide_env_values = true, value_parser = system::choice::<Admission>())]
+    pub(crate) admission: Option<Admission>,
+
+    /// In what form they go from there to the swap file [default: that of the system]
+    #[arg(long, value_name = "NAME", env = "PLEAT_WRITE_BACK", hide_env_values = true, value_parser = system::choice::<WriteBack>())]
+    pub(crate) write_back: Option<WriteBack>,
+
+    /// The size of the compressed area of each process, with --sizing fixed
+    #[arg(long, value_name = "SIZE", env = "PLEAT_POOL_SIZE", hide_env_values = true, value_parser = size)]
+    pub(crate) pool_size: Option<ByteCount>,
 
     /// What to do when the budget cannot be met: go on above it with a warning, or stop with status 137
     #[arg(

@@ -23,6 +23,7 @@ mod summary;
 mod supervise;
 mod swap;
 mod synth;
+mod system;
 mod table;
 mod userfaultfd;
 

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
+use cache::system::{Choice as _, System};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
 use page::ByteCount;
@@ -23,7 +24,7 @@ use crate::strays::Strays;
 use crate::supervise::{End, Supervisor};
 use crate::swap::{self, Swap};
 use crate::table::Table;
-use crate::{agent, budget, program, summary, userfaultfd};
+use crate::{agent, budget, program, summary, system, userfaultfd};
 
 /// The agents start to work when the run holds this share of the budget: late enough that programs which fit are
 /// left alone, early enough that there is room for what the program does until they have started.
@@ -32,6 +33,7 @@ const THRESHOLD_DENOMINATOR: u64 = 2;
 
 /// Runs the program.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    let system = system::chosen(args)?;
     let budget = budget::budget(args.ram)?;
     let agent = agent::find()?;
     let path = program::find(&args.command[0])?;
@@ -46,7 +48,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         command: args.command.clone(),
         budget,
         threshold: ByteCount(budget.0 / THRESHOLD_DENOMINATOR * THRESHOLD_NUMERATOR),
-        codec: codec::ALL[args.codec as usize].name(),
+        name: args.system.name,
+        system,
         swap_max: swap.as_ref().map_or(ByteCount::ZERO, |swap| swap.bytes_max),
     };
     let stats = args.stats.as_deref().map(|path| StatsFile::create(path, run.clone())).transpose()?;
@@ -83,7 +86,14 @@ fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<Share
     ledger.budget_bytes.store(run.budget.0, Relaxed);
     ledger.threshold_bytes.store(run.threshold.0, Relaxed);
     ledger.stop_when_full.store(u32::from(args.when_full == WhenFull::Stop), Relaxed);
-    ledger.codec.store(args.codec as u32, Relaxed);
+    let System { store, codec, sizing, admission, write_back } = run.system;
+    let codec = codec::ALL.iter().position(|one| one.name() == codec).expect("presets and options name codecs");
+    ledger.codec.store(codec as u32, Relaxed);
+    ledger.store.store(store.place(), Relaxed);
+    ledger.sizing.store(sizing.place(), Relaxed);
+    ledger.admission.store(admission.place(), Relaxed);
+    ledger.write_back.store(write_back.place(), Relaxed);
+    ledger.area_bytes.store(args.pool_size.map_or(0, |size| size.0), Relaxed);
     ledger.user_mode.store(u32::from(args.user_mode), Relaxed);
     ledger.runner_pid.store(std::process::id(), Relaxed);
     if let Some(swap) = swap {

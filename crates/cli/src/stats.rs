@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use cache::system::{Choice as _, System};
 use page::ByteCount;
 use serde::Serialize;
 
@@ -28,7 +29,10 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
     pub(crate) budget: ByteCount,
     pub(crate) threshold: ByteCount,
-    pub(crate) codec: &'static str,
+    /// `--system`.
+    pub(crate) name: &'static str,
+    /// What it is made of, with what has been replaced.
+    pub(crate) system: System,
     pub(crate) swap_max: ByteCount,
 }
 
@@ -47,7 +51,12 @@ struct Document<'a> {
     command: Vec<String>,
     budget_bytes: u64,
     threshold_bytes: u64,
+    system: &'static str,
+    store: &'static str,
     codec: &'static str,
+    sizing: &'static str,
+    admission: &'static str,
+    write_back: &'static str,
     swap_bytes_max: u64,
     running: bool,
     elapsed_seconds: f64,
@@ -103,7 +112,12 @@ fn document(run: &Run, report: &Report) -> Result<String> {
         command: run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         budget_bytes: run.budget.0,
         threshold_bytes: run.threshold.0,
-        codec: run.codec,
+        system: run.name,
+        store: run.system.store.name(),
+        codec: run.system.codec,
+        sizing: run.system.sizing.name(),
+        admission: run.system.admission.name(),
+        write_back: run.system.write_back.name(),
         swap_bytes_max: run.swap_max.0,
         running: report.running,
         elapsed_seconds: report.elapsed.as_secs_f64(),
@@ -116,6 +130,7 @@ fn document(run: &Run, report: &Report) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use cache::system::PRESETS;
     use pager::ledger::{Counter, FaultKind, Gauge};
     use serde_json::Value;
 
@@ -127,7 +142,8 @@ mod tests {
             command: vec!["job".into(), "-x".into()],
             budget: ByteCount(64 << 20),
             threshold: ByteCount(48 << 20),
-            codec: "auto",
+            name: PRESETS[0].0,
+            system: PRESETS[0].1,
             swap_max: ByteCount::ZERO,
         }
     }

@@ -4,8 +4,10 @@
 use std::io::Write as _;
 use std::process::Command;
 
+use bench::size::mib;
 use pleat_e2e::{
-    Spill, assert_same, compare, compare_spilling, folded, plain, program, python, skipped, stats, turn, words,
+    Run, Spill, Turn, assert_same, assert_within, compare, compare_spilling, folded, plain, program, python, skipped,
+    stats, turn, words,
 };
 
 /// Whether a command can be run at all.
@@ -56,6 +58,66 @@ fn every_codec_keeps_what_a_program_has() {
         assert!(stats["pages_encoded"].as_u64() > Some(1000), "{codec}: {stats}");
         assert!(stats["pages_decoded"].as_u64() > Some(100), "{codec}: {stats}");
     }
+}
+
+#[test]
+fn every_system_keeps_a_program_inside_its_budget() {
+    let turn = turn("systems");
+    let command = words([python(), &program("passes.py"), "80000"]);
+    let systems = [
+        ("pleat", "slabs", "auto", "demand", "all", "encodings"),
+        ("tuduce-gross", "zones", "wkdm", "free-space", "all", "pages"),
+        ("castro", "cells", "lzo1x-1", "expense-profit", "all", "encodings"),
+        ("crames", "chunks", "pbpm", "fill-rate", "all", "pages"),
+        ("zswap", "buddies", "lzo1x-1", "percent", "reject-poor", "pages"),
+        ("mxt", "sectors", "mxt-lz1", "exhaustion", "all", "pages"),
+    ];
+    let before = plain(&command);
+    for (system, store, codec, sizing, admission, write_back) in systems {
+        let stats = run_system(&turn, &before, &command, 18, &[&format!("--system={system}")]);
+        let parts = [system, store, codec, sizing, admission, write_back];
+        for (key, part) in ["system", "store", "codec", "sizing", "admission", "write_back"].into_iter().zip(parts) {
+            assert_eq!(stats[key], part, "{system}: {stats}");
+        }
+        assert!((stats["units_added"].as_u64() > Some(0)) == (system != "pleat"), "{system}: {stats}");
+    }
+    // A part replaced.
+    let options = ["--system=castro", "--store=cells-4", "--codec=wkdm", "--sizing=fixed", "--pool-size=6M"];
+    let stats = run_system(&turn, &before, &command, 18, &options);
+    assert_eq!((&stats["store"], &stats["sizing"]), (&"cells-4".into(), &"fixed".into()), "{stats}");
+    assert!(stats["pages_released"].as_u64() > Some(0), "a fixed area is full: {stats}");
+}
+
+/// `cargo test --release -p pleat-e2e --test programs -- --ignored --nocapture every_system_under_half`
+#[test]
+#[ignore = "minutes: codecs that were made for hardware, and systems that read single pages from the disk"]
+fn every_system_under_half_of_what_a_dictionary_takes() {
+    let turn = turn("systems");
+    let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
+    let command = words([python(), job, "150000"]);
+    let before = plain(&command);
+    for system in ["pleat", "tuduce-gross", "castro", "crames", "zswap", "mxt"] {
+        run_system(&turn, &before, &command, 32, &[&format!("--system={system}")]);
+    }
+}
+
+/// Runs a command in so many MiB with these options, compares, and returns the numbers.
+fn run_system(turn: &Turn, before: &Run, command: &[String], ram: u64, system: &[&str]) -> serde_json::Value {
+    let mut options = turn.options(&format!("{ram}M"));
+    options.extend(system.iter().map(|option| (*option).to_owned()));
+    let after = folded(&options, command);
+    assert_same(before, &after);
+    let stats = stats(turn);
+    let reclaimed = stats["pages_reclaimed"].as_u64().unwrap_or(0);
+    println!(
+        "{system:?}: {:.2} s, peak {}, {reclaimed} reclaimed",
+        after.wall.as_secs_f64(),
+        mib(after.peaks.anon_bytes)
+    );
+    assert!(reclaimed > 1000, "{system:?}: {stats}");
+    assert_within(before, &after, ram << 20);
+    turn.assert_clean(&after);
+    stats
 }
 
 #[test]

@@ -64,6 +64,11 @@ impl Accounts {
         self.share.0 as i64 - holdings.bytes() - (self.agent + self.log_buffers).0 as i64 - self.unmanaged
     }
 
+    /// What neither pages nor pool can take: the agent's own, and resident memory that nobody manages.
+    pub(crate) fn others(&self) -> ByteCount {
+        self.agent + self.log_buffers + ByteCount(self.unmanaged.max(0) as u64)
+    }
+
     /// Bytes to reclaim now.
     pub(crate) fn goal(&self, holdings: Holdings) -> ByteCount {
         sizing::reclaim_goal(self.free(holdings), self.marks)

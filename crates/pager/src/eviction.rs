@@ -3,6 +3,8 @@
 //! Both threads do it: the reclaimer ahead of need, the server when a fault finds no room. Each has a [`Worker`] with
 //! buffers of its own, and encodes without the lock.
 
+use core::time::Duration;
+
 use alloc::boxed::Box;
 use alloc::vec;
 
@@ -14,6 +16,7 @@ use policy::replacement::Age;
 use store::Store;
 use sys::Errno;
 use sys::kernel::{Kernel, PageRange};
+use sys::sync::Held;
 
 use crate::Pager;
 use crate::ledger::Counter;
@@ -25,6 +28,10 @@ use crate::state::State;
 const MOVE_BATCH: PageCount = PageCount(32);
 /// Pages encoded between two calls that give frames back: such a call interrupts every processor.
 pub(crate) const ENCODE_BATCH: usize = 64;
+/// A batch that takes longer is halved the next time: the program grows meanwhile in memory that is not registered yet.
+/// With areas only: the codecs of the papers are slow.
+const ENCODE_NS_MAX: u64 = 800_000;
+const ENCODE_BATCH_MIN: usize = 2;
 /// Encodings published under one hold of the lock.
 const PUBLISH_BATCH: usize = 8;
 /// Pages that the hand passes under one hold of the lock.
@@ -68,8 +75,11 @@ pub(crate) struct Batch {
 
 /// Buffers of one thread that evicts.
 pub(crate) struct Worker {
-    /// Pages encoded at a time.
+    /// Pages encoded at a time, and the most of them.
     batch: usize,
+    batch_max: usize,
+    /// Pauses that the batch may still make for the device.
+    waits_left: u32,
     scratch: Scratch,
     encodings: Box<[[u8; PAGE_BYTES]]>,
     encoded: [Encoded; ENCODE_BATCH],
@@ -88,7 +98,8 @@ impl Worker {
 
     fn with_batch(batch: usize) -> Self {
         let encodings = vec![[0; PAGE_BYTES]; batch].into_boxed_slice();
-        Self { batch, scratch: Scratch::new(), encodings, encoded: [Encoded::Nothing; ENCODE_BATCH] }
+        let (scratch, encoded) = (Scratch::new(), [Encoded::Nothing; ENCODE_BATCH]);
+        Self { batch, batch_max: batch, waits_left: 0, scratch, encodings, encoded }
     }
 
     /// Moves one run of pages out of the program.
@@ -129,6 +140,11 @@ impl Worker {
 
     /// Encodes the oldest frames, publishes the encodings and gives the frames back.
     pub(crate) fn encode<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> Batch {
+        self.encode_and(pager, &mut || {})
+    }
+
+    /// The same with something to do while a page waits for room.
+    pub(crate) fn encode_and<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, unblock: &mut dyn FnMut()) -> Batch {
         let mut pages = [None; ENCODE_BATCH];
         let window = {
             let mut state = pager.lock();
@@ -156,16 +172,26 @@ impl Worker {
                 encoded += 1;
             }
         }
+        let ns = pager.kernel.now_ns() - begun;
         pager.entry.add(Counter::Encoded, encoded);
-        pager.entry.add(Counter::EncodeNs, pager.kernel.now_ns() - begun);
-        let gained = self.publish(pager, window);
+        pager.entry.add(Counter::EncodeNs, ns);
+        if pager.has_area {
+            self.batch = next_batch(self.batch, ns, self.batch_max);
+        }
+        let gained = self.publish(pager, window, unblock);
         pager.kernel.release(window.first, PageCount(window.count as u64));
         pager.lock().ring.freed(window);
         Batch { frames: window.count, gained }
     }
 
-    fn publish<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, window: Window) -> usize {
+    fn publish<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        window: Window,
+        unblock: &mut dyn FnMut(),
+    ) -> usize {
         let mut gained = 0;
+        self.waits_left = DEVICE_WAITS_MAX;
         let mut state = pager.lock();
         for (slot, frame) in window.frames().enumerate() {
             if slot % PUBLISH_BATCH == PUBLISH_BATCH - 1 {
@@ -186,18 +212,34 @@ impl Worker {
                 continue;
             }
             let gains = state.cache.gains(outcome);
-            let mut published = state.cache.publish(page, frame, outcome);
+            let mut published = state.publish(page, frame, bytes, outcome);
             if published == Published::NoRoom && matches!(outcome, Outcome::SameFilled(_)) {
                 // Too many distinct words: an encoding of one word repeated is some twenty bytes.
                 let length = pager.codec.encode(bytes, &mut self.scratch, &mut self.encodings[slot]);
                 let length = length.expect("a page of one word gets shorter");
-                published = state.cache.publish(page, frame, Outcome::Encoded(&self.encodings[slot][..length]));
+                self.encoded[slot] = Encoded::Shorter(length);
+                published = state.publish(page, frame, bytes, Outcome::Encoded(&self.encodings[slot][..length]));
+            }
+            if published == Published::NoRoom && pager.has_area {
+                drop(state);
+                (state, published) = self.wait_for_room(pager, slot, frame, unblock);
             }
             // The store has addresses for more than the machine holds, where there is no limit on them.
             assert!(published != Published::NoRoom || put_back(pager, &mut state, page, frame), "the store is full");
             gained += usize::from(published == Published::Done && gains);
         }
         gained
+    }
+}
+
+/// Pages to encode at a time, after `batch` has taken `ns`.
+fn next_batch(batch: usize, ns: u64, batch_max: usize) -> usize {
+    if ns > ENCODE_NS_MAX {
+        (batch / 2).max(ENCODE_BATCH_MIN)
+    } else if 2 * ns <= ENCODE_NS_MAX {
+        (batch * 2).min(batch_max)
+    } else {
+        batch
     }
 }
 
@@ -211,6 +253,53 @@ fn victims<S: Store>(state: &mut State<S>, run_max: PageCount) -> Option<(PageIn
     }
     let (page, count) = cache.victims(hand, run_max, LOOKS_MAX)?;
     Some((page, count, Victim::Hand))
+}
+
+/// Longest wait for the device, for all pages of a batch together, before they go back to the program.
+const DEVICE_WAITS_MAX: u32 = 10;
+const DEVICE_PAUSE: Duration = Duration::from_micros(100);
+
+impl Worker {
+    /// A page has found no room in the area, and none in the segments on their way below: the device is behind. Waits for
+    /// it, or until the page can go back to the program; then it is settled, and its publication is stale.
+    ///
+    /// Messages that are unread stand in the way of going back. Where the reclaimer waits, the server goes on reading them;
+    /// where the server does, `unblock` is that. So this ends.
+    fn wait_for_room<'a, K: Kernel, S: Store>(
+        &mut self,
+        pager: &'a Pager<K, S>,
+        slot: usize,
+        frame: FrameIndex,
+        unblock: &mut dyn FnMut(),
+    ) -> (Held<'a, State<S>>, Published) {
+        loop {
+            pager.retry_writes();
+            pager.push_segment(pager.lock());
+            let mut state = pager.lock();
+            let Some(page) = state.ring.page(frame) else { return (state, Published::Stale) };
+            // SAFETY: as in `encode`; the frame is released only after this.
+            let bytes = unsafe { &*pager.kernel.frame(frame) };
+            let outcome = match self.encoded[slot] {
+                Encoded::Shorter(length) => Outcome::Encoded(&self.encodings[slot][..length]),
+                Encoded::Incompressible => Outcome::Incompressible(bytes),
+                Encoded::Nothing | Encoded::SameFilled(_) => unreachable!("only what takes room waits for it"),
+            };
+            let published = state.publish(page, frame, bytes, outcome);
+            if published != Published::NoRoom {
+                return (state, published);
+            }
+            let is_waited_enough = self.waits_left == 0 || state.cache.log().is_none();
+            if is_waited_enough && put_back(pager, &mut state, page, frame) {
+                return (state, Published::Stale);
+            }
+            drop(state);
+            self.waits_left = self.waits_left.saturating_sub(1);
+            unblock();
+            #[cfg(test)]
+            crate::tests::between();
+            sys::thread::sleep(DEVICE_PAUSE);
+        }
+    }
 }
 
 fn encode_page<K, S>(

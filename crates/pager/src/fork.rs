@@ -116,6 +116,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         state.forked.clear();
         state.pin = None;
         state.accounts.exhausted = false;
+        state.forget_counted();
         state.thaw_in_child(shared);
         if let (Some(log), Some(fresh)) = (state.cache.log(), fresh) {
             log.fork_child(fresh.store, fresh.key);

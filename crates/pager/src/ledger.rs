@@ -10,7 +10,7 @@ use core::sync::atomic::{
 };
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x02");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -71,6 +71,8 @@ numbers! {
         PagesWritingBack = "pages_writing_back",
         /// Pages in the swap file.
         PagesBacked = "pages_backed",
+        /// Sectors that two lines share; `--store sectors` only.
+        SectorsShared = "sectors_shared",
     }
 }
 
@@ -111,6 +113,24 @@ numbers! {
         ServeNs = "serve_ns",
         /// Times the budget could not be met.
         Exceeded = "budget_exceeded",
+        /// Units (zones, cells, chunks, frames) added to the area. From here on: areas only, nothing with slabs.
+        UnitsAdded = "units_added",
+        /// Units given back by the sizing policy.
+        UnitsDeleted = "units_deleted",
+        /// Times a page found no room, and the area was not to grow.
+        PoolLimitHit = "pool_limit_hit",
+        /// Pages that left the area for the swap file because they were the oldest.
+        PagesReleased = "pages_released",
+        /// Pages that went to the swap file as they are, because the area was full.
+        PagesRefused = "pages_refused",
+        /// The same, because they do not get short enough for the area.
+        PagesRejectedPoor = "pages_rejected_poor",
+        /// Pages asked for that would be in memory without compression.
+        ExpenseReads = "expense_reads",
+        /// Pages asked for that would not.
+        ProfitReads = "profit_reads",
+        /// Cells compacted to make room.
+        CellsCompacted = "cells_compacted",
     }
 }
 
@@ -343,8 +363,18 @@ pub struct Ledger {
     pub codec: AtomicU32,
     /// 1 for `--user-mode`.
     pub user_mode: AtomicU32,
+    /// `--store`: its place in `cache::system::StoreName`.
+    pub store: AtomicU32,
+    /// `--sizing`: its place in `cache::system::SizingName`.
+    pub sizing: AtomicU32,
+    /// `--admission`: its place in `cache::system::Admission`.
+    pub admission: AtomicU32,
+    /// `--write-back`: its place in `cache::system::WriteBack`.
+    pub write_back: AtomicU32,
     /// Nothing yet.
     pub reserved: AtomicU32,
+    /// `--pool-size`.
+    pub area_bytes: AtomicU64,
     /// Path of the directory or file of `--swap`, zero-terminated.
     pub swap_path: [AtomicU64; PATH_BYTES / 8],
     /// The processes.

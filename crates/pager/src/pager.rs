@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use alloc::vec::Vec;
 
-use cache::Cache;
+use cache::{AreaKeeper, Cache};
 use codec::Codec;
 use page::{ByteCount, PageCount};
 use store::Store;
@@ -25,6 +25,8 @@ use crate::writer::Desk;
 pub struct Config {
     /// Turns pages into encodings.
     pub codec: &'static dyn Codec,
+    /// Keeps the cache's store, if that is an area.
+    pub area: Option<AreaKeeper>,
     /// Where its numbers go.
     pub entry: &'static Process,
     /// What the process may hold at first.
@@ -44,6 +46,8 @@ pub struct Pager<K, S> {
     pub(crate) codec: &'static dyn Codec,
     pub(crate) entry: &'static Process,
     pub(crate) untouchable: Vec<Range<u64>>,
+    /// Whether the store is an area, which `State::area` keeps.
+    pub(crate) has_area: bool,
     state: Lock<State<S>>,
     pub(crate) desk: Desk,
     /// Goes up when the server wants the reclaimer to look at once; a futex.
@@ -66,8 +70,9 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             codec: config.codec,
             entry: config.entry,
             untouchable: config.untouchable,
+            has_area: config.area.is_some(),
             desk: Desk::new(),
-            state: Lock::new(State::new(cache, Ring::new(config.frames), accounts)),
+            state: Lock::new(State::new(cache, config.area, Ring::new(config.frames), accounts)),
             hurry: AtomicU32::new(0),
             resting: AtomicU32::new(0),
             has_forked: AtomicBool::new(false),

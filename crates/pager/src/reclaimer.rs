@@ -108,6 +108,7 @@ impl Reclaimer {
             self.unmanageable = self.reconcile(pager, resident, share);
         }
         let until_ns = begun + ROUND_NS_MAX;
+        pager.look_at_area();
         let mut effort = self.reclaim(pager, until_ns);
         let written = self.write_back(pager, until_ns);
         effort.has_gained |= written > ByteCount::ZERO;
@@ -200,6 +201,7 @@ impl Reclaimer {
             }
             let encoded = self.worker.encode(pager);
             encoded_frames += encoded.frames;
+            pager.look_at_area();
             if encoded.gained > 0 {
                 effort.has_gained = true;
                 pager.has_progressed();
@@ -221,24 +223,16 @@ impl Reclaimer {
                 return written;
             }
             let step = write_back_goal(&state).min(WRITE_BACK_STEP);
-            let done = if step > ByteCount::ZERO {
-                state.cache.write_back(step, WRITE_BACK_LOOKS)
-            } else {
-                cache::WrittenBack { bytes: ByteCount::ZERO, refused: None }
-            };
+            let done = state.write_back(step, WRITE_BACK_LOOKS);
             written += done.bytes;
-            let is_busy = pager.desk.is_busy();
-            let job = if is_busy { None } else { state.cache.log().and_then(backing::SegmentLog::write_job) };
-            drop(state);
+            let is_pushed = pager.push_segment(state);
             if done.bytes > ByteCount::ZERO {
                 pager.has_progressed();
             }
-            let is_idle = job.is_none() && (step == ByteCount::ZERO || done.refused.is_some());
+            let is_content = done.bytes == ByteCount::ZERO && step == ByteCount::ZERO;
+            let is_idle = !is_pushed && (is_content || done.refused.is_some());
             let may_go_on = done.refused.is_none_or(|full| full == LogFull::WritesBehind);
             let is_late = pager.kernel.now_ns() > until_ns;
-            if let Some(job) = job.and_then(|job| pager.desk.leave(job)) {
-                pager.write(job); // There is no writer.
-            }
             if is_idle || !may_go_on || is_late {
                 return written;
             }
@@ -276,7 +270,7 @@ impl Reclaimer {
         while pager.kernel.now_ns() < until_ns {
             let mut state = pager.lock();
             let figures = state.cache.store_figures();
-            if state.frozen || figures.free.0 <= figures.pool.0 / IDLE_DIVISOR + (1 << 18) {
+            if state.frozen || state.area.is_some() || figures.free.0 <= figures.pool.0 / IDLE_DIVISOR + (1 << 18) {
                 return;
             }
             let given_back = state.cache.compact(COMPACT_STEP);
@@ -335,7 +329,8 @@ fn write_back_goal<S: Store>(state: &State<S>) -> ByteCount {
 }
 
 fn publish_figures<K: Kernel, S: Store>(pager: &Pager<K, S>, resident: ByteCount) {
-    let state = pager.lock();
+    let mut state = pager.lock();
+    state.publish_area(pager.entry);
     let (census, store) = (state.cache.census(), state.cache.store_figures());
     let log = state.cache.log_figures().unwrap_or_default();
     let metadata = state.cache.metadata_bytes();

@@ -21,7 +21,7 @@ use sys::kernel::{Kernel, MESSAGES_MAX, PageRange};
 use sys::sync::Held;
 
 use crate::Pager;
-use crate::eviction::{Evicted, Worker};
+use crate::eviction::{Batch, Evicted, Worker};
 use crate::ledger::{Counter, FaultKind};
 use crate::state::State;
 use crate::stock::Stocker;
@@ -80,13 +80,43 @@ enum Served {
     Deferred,
 }
 
-/// The serving thread's own memory.
-pub struct Server {
+/// Faults that have been read and wait to be served.
+struct Inbox {
     queue: [PageIndex; QUEUE],
     queued: usize,
-    served: usize,
     /// The thread of the last fault read.
     last_thread: u32,
+}
+
+impl Inbox {
+    fn next(&mut self) -> Option<PageIndex> {
+        let page = (self.queued > 0).then_some(self.queue[0])?;
+        self.queue.copy_within(1..self.queued, 0);
+        self.queued -= 1;
+        Some(page)
+    }
+
+    fn push(&mut self, page: PageIndex) {
+        self.queue[self.queued] = page;
+        self.queued += 1;
+    }
+
+    /// Reads a batch of messages, if there is room for what it may bring. Says whether there may be more.
+    fn read<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut State<S>) -> bool {
+        if self.queued + MESSAGES_MAX > QUEUE {
+            return true;
+        }
+        pager.read_messages(state, &mut |page, thread| {
+            self.push(page);
+            self.last_thread = thread;
+        })
+    }
+}
+
+/// The serving thread's own memory.
+pub struct Server {
+    inbox: Inbox,
+    served: usize,
     pages: Box<[PageBytes]>,
     copies: Box<[[u8; PAGE_BYTES]]>,
     pieces: [Piece; WINDOW_MAX.0 as usize],
@@ -107,10 +137,8 @@ impl Server {
     pub fn new() -> Self {
         let window = WINDOW_MAX.0 as usize;
         Self {
-            queue: [PageIndex(0); QUEUE],
-            queued: 0,
+            inbox: Inbox { queue: [PageIndex(0); QUEUE], queued: 0, last_thread: 0 },
             served: 0,
-            last_thread: 0,
             pages: vec![PageBytes::ZERO; window].into_boxed_slice(),
             copies: vec![[0; PAGE_BYTES]; window].into_boxed_slice(),
             pieces: [Piece::Zeros; WINDOW_MAX.0 as usize],
@@ -132,15 +160,11 @@ impl Server {
         let may_be_more = self.read(pager, &mut state);
         let mut held = Some(state);
         // The queue grows while a fault waits for layout messages to be read, up to its bound.
-        while self.queued > 0 {
-            let page = self.queue[0];
-            self.queue.copy_within(1..self.queued, 0);
-            self.queued -= 1;
+        while let Some(page) = self.inbox.next() {
             self.served += 1;
             let state = held.take().unwrap_or_else(|| pager.lock_first());
             if self.serve_fault(pager, page, state)? == Served::Deferred {
-                self.queue[self.queued] = page;
-                self.queued += 1;
+                self.inbox.push(page);
                 break;
             }
         }
@@ -149,7 +173,7 @@ impl Server {
 
     /// Whether faults wait that cannot be served before a fork is done. Its end sends no message, so come back soon.
     pub fn has_deferred(&self) -> bool {
-        self.queued > 0
+        self.inbox.queued > 0
     }
 
     /// Faults served so far.
@@ -159,18 +183,18 @@ impl Server {
 
     /// The thread of the last fault.
     pub fn last_thread(&self) -> u32 {
-        self.last_thread
+        self.inbox.last_thread
     }
 
     fn read<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut State<S>) -> bool {
-        let Self { queue, queued, last_thread, .. } = self;
-        if *queued + MESSAGES_MAX > QUEUE {
-            return true;
-        }
-        pager.read_messages(state, &mut |page, thread| {
-            queue[*queued] = page;
-            *queued += 1;
-            *last_thread = thread;
+        self.inbox.read(pager, state)
+    }
+
+    /// Encodes a batch, and goes on reading messages where that has to wait.
+    fn encode<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> Batch {
+        let Self { worker, inbox, .. } = self;
+        worker.encode_and(pager, &mut || {
+            inbox.read(pager, &mut pager.lock_first());
         })
     }
 
@@ -250,7 +274,7 @@ impl Server {
         if free < state.accounts.marks.low.0 as i64 && !state.accounts.exhausted {
             pager.hurry();
         }
-        if !may_exceed && state.accounts.is_short(free) {
+        if !may_exceed && state.is_short_with(free) {
             return Gathered::NoRoom;
         }
         self.stocker.stock(pager, &mut state, free);
@@ -452,7 +476,7 @@ impl Server {
             // A memory cgroup is at its limit: make room and try again.
             Some(Errno::NOMEM) => {
                 sys::thread::sleep(RETRY_PAUSE);
-                self.worker.encode(pager);
+                self.encode(pager);
                 Ok(None)
             }
             Some(errno) => Err(Stuck::Unfillable(page, errno)),
@@ -464,7 +488,7 @@ impl Server {
         let mut waits = 0;
         while pager.lock().is_short() && waits < ROOM_WAITS_MAX {
             let evicted = Worker::evict(pager);
-            if self.worker.encode(pager).gained > 0 {
+            if self.encode(pager).gained > 0 {
                 continue;
             }
             if evicted == Evicted::Aged {

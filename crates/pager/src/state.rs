@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use backing::{ChildPin, ReadJob};
-use cache::{Cache, Hand, Lookup, Place};
+use cache::{AreaKeeper, Cache, Hand, Lookup, Place};
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use policy::drop_behind::DropBehind;
 use policy::replacement::Age;
@@ -13,6 +13,7 @@ use store::Store;
 use sys::kernel::{ForkedMemory, Message, PageRange};
 
 use crate::account::{Accounts, Holdings};
+use crate::area::Counted;
 use crate::journal::{Journal, Record, Traced};
 use crate::ledger::FaultKind;
 use crate::order::{Ask, Before, Nobody, Window, Witnesses};
@@ -30,6 +31,10 @@ const LAG_DIVISOR: u64 = 2;
 #[derive(Debug)]
 pub(crate) struct State<S> {
     pub(crate) cache: Cache<S>,
+    /// Keeps the cache's store, if that is an area.
+    pub(crate) area: Option<AreaKeeper>,
+    /// As of the last look at the numbers.
+    pub(crate) area_counted: Counted,
     pub(crate) regions: Regions,
     pub(crate) ring: Ring,
     pub(crate) hand: Hand,
@@ -66,10 +71,12 @@ pub(crate) struct State<S> {
 }
 
 impl<S: Store> State<S> {
-    pub(crate) fn new(cache: Cache<S>, ring: Ring, accounts: Accounts) -> Self {
+    pub(crate) fn new(cache: Cache<S>, area: Option<AreaKeeper>, ring: Ring, accounts: Accounts) -> Self {
         let lag = PageCount(ring.capacity() / LAG_DIVISOR);
         Self {
             cache,
+            area,
+            area_counted: Counted::default(),
             ring,
             accounts,
             behind: Box::new(DropBehind::new(lag)),
@@ -123,7 +130,12 @@ impl<S: Store> State<S> {
 
     /// Whether a fault should wait for reclaim.
     pub(crate) fn is_short(&self) -> bool {
-        self.accounts.is_short(self.free())
+        self.is_short_with(self.free())
+    }
+
+    /// The same where so much is free.
+    pub(crate) fn is_short_with(&self, free: i64) -> bool {
+        self.accounts.is_short(free) || !self.accounts.exhausted && self.area.as_ref().is_some_and(AreaKeeper::stalls)
     }
 
     /// Where the program's page is, and its bytes; see [`Cache::look_up`].
@@ -223,7 +235,7 @@ impl<S: Store> State<S> {
         if !self.regions.contains(page) {
             self.regions.insert(PageRange::new(page, PageCount(1)));
         }
-        self.cache.settle(page, age);
+        self.settle_from_store(page, age);
     }
 
     /// A page of a new region is there: it becomes resident, unless it is known already or about to be discarded.

@@ -10,3 +10,5 @@ mod program;
 mod schedules;
 mod sharing;
 mod world;
+
+pub(crate) use world::between;

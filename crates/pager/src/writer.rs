@@ -11,10 +11,11 @@ use core::time::Duration;
 use backing::{BackingError, WriteJob};
 use store::Store;
 use sys::kernel::Kernel;
-use sys::sync::{Lock, Sharing, wait_while, wake_all};
+use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
 
 use crate::Pager;
 use crate::ledger::Counter;
+use crate::state::State;
 
 /// Time between attempts to write after a device has failed.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -100,6 +101,21 @@ impl<K: Kernel, S: Store> Pager<K, S> {
                 self.hurry();
             }
         }
+    }
+
+    /// Gives the next sealed segment to the writer, or writes it if there is none. Says whether there was one to give.
+    pub(crate) fn push_segment(&self, mut state: Held<'_, State<S>>) -> bool {
+        if state.frozen || self.desk.is_busy() {
+            return false;
+        }
+        let Some(job) = state.cache.log().and_then(backing::SegmentLog::write_job) else { return false };
+        // With the lock held: two who found the desk empty would leave one job on top of the other.
+        let left = self.desk.leave(job);
+        drop(state);
+        if let Some(job) = left {
+            self.write(job); // There is no writer.
+        }
+        true
     }
 
     /// Writes one segment and notes how that went.

@@ -4,8 +4,11 @@
 //! policy is asked at three moments: a page finds no room (`full`), somebody looks at the area now and then (`look`), a
 //! page has been asked for (`read`). It answers with what to do and is asked again if that is not enough.
 
+use alloc::boxed::Box;
+
 use page::ByteCount;
 
+pub mod demand;
 pub mod exhaustion;
 pub mod expense_profit;
 pub mod fill_rate;
@@ -28,11 +31,18 @@ pub struct Area {
     pub available: ByteCount,
     /// All memory that is shared between the area and what is not compressed.
     pub memory: ByteCount,
+    /// The most that the area may take, whatever a policy says.
+    pub size_max: ByteCount,
 }
 
 impl Area {
     fn used(&self) -> ByteCount {
         self.size - self.free
+    }
+
+    /// Whether a unit more is within the most that it may take.
+    fn may_grow(&self) -> bool {
+        self.size + self.unit <= self.size_max
     }
 
     /// Whether a unit can be had without driving anything out.
@@ -92,6 +102,30 @@ pub trait AreaSizing {
         let _ = source;
         Resizing::Keep
     }
+
+    /// Whether those who need memory are to wait until the area has got emptier.
+    fn stalls(&self) -> bool {
+        false
+    }
+}
+
+/// A policy chosen at start.
+impl AreaSizing for Box<dyn AreaSizing + Send> {
+    fn full(&mut self, area: &Area) -> Relief {
+        (**self).full(area)
+    }
+
+    fn look(&mut self, area: &Area) -> Resizing {
+        (**self).look(area)
+    }
+
+    fn read(&mut self, source: Source) -> Resizing {
+        (**self).read(source)
+    }
+
+    fn stalls(&self) -> bool {
+        (**self).stalls()
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +142,7 @@ pub(crate) mod tests {
             unit: ByteCount(4 * MIB),
             available: ByteCount(available * MIB),
             memory: ByteCount(1024 * MIB),
+            size_max: ByteCount(1024 * MIB),
         }
     }
 }

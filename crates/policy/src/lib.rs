@@ -5,6 +5,8 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 pub mod admission;
 pub mod area;
 pub mod drop_behind;

@@ -272,6 +272,10 @@ impl Store for Buddies {
         }
     }
 
+    fn as_area(&mut self) -> Option<&mut dyn Resize> {
+        Some(self)
+    }
+
     fn figures(&self) -> StoreFigures {
         let frames = self.units.taken();
         let chunk_bytes = |chunks: u64| ByteCount(chunks * CHUNK_BYTES as u64);

@@ -59,11 +59,6 @@ impl Cells {
         })
     }
 
-    /// How often a cell has been compacted.
-    pub fn compacted(&self) -> u64 {
-        self.compacted
-    }
-
     fn cell(&self, cell: u32) -> &Cell {
         self.table[cell as usize].as_ref().expect("a cell that is not there")
     }
@@ -205,6 +200,10 @@ impl Store for Cells {
         }
     }
 
+    fn as_area(&mut self) -> Option<&mut dyn Resize> {
+        Some(self)
+    }
+
     fn figures(&self) -> StoreFigures {
         let metadata = self.records.metadata_bytes()
             + size_of_val(&self.table[..])
@@ -217,6 +216,7 @@ impl Store for Cells {
             free: ByteCount(self.free_bytes()),
             pool: ByteCount((self.units.taken() * self.units.unit_bytes()) as u64),
             metadata: ByteCount(metadata as u64),
+            cells_compacted: self.compacted,
             ..StoreFigures::default()
         }
     }

@@ -32,6 +32,15 @@ pub struct Chunks {
     list: List,
     /// The index mapping table.
     blocks: Records<Piece>,
+    sums: Sums,
+}
+
+/// Sums over all resource maps.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Sums {
+    free_bytes: usize,
+    /// What the maps take.
+    map_bytes: usize,
 }
 
 /// The chunks by number; none where a number is not used now.
@@ -43,6 +52,18 @@ struct Chunk {
     pieces: List,
     /// Its neighbours in the list of chunks.
     link: Link,
+}
+
+impl Sums {
+    fn join(&mut self, map: &ResourceMap) {
+        self.free_bytes += map.free_bytes();
+        self.map_bytes += map.bytes();
+    }
+
+    fn leave(&mut self, map: &ResourceMap) {
+        self.free_bytes -= map.free_bytes();
+        self.map_bytes -= map.bytes();
+    }
 }
 
 impl ChunkTable {
@@ -74,6 +95,7 @@ impl Chunks {
             table: ChunkTable(Vec::new()),
             list: List::EMPTY,
             blocks: Records::new(),
+            sums: Sums::default(),
         })
     }
 
@@ -84,7 +106,7 @@ impl Chunks {
         let Handle { owner, length } = self.blocks.handle(block);
         self.give_back(block);
         let Some((unit, offset)) = self.first_fit(encoding.len(), NONE) else {
-            let taken = self.table.chunk_mut(old.unit).map.take_at(old.offset as usize, length);
+            let taken = self.change(old.unit, |map| map.take_at(old.offset as usize, length));
             assert!(taken, "the room of the old encoding is gone");
             self.place(block, old.unit, old.offset);
             return Err(Full);
@@ -95,12 +117,21 @@ impl Chunks {
         Ok(())
     }
 
+    /// Changes the resource map of a chunk.
+    fn change<R>(&mut self, chunk: u32, change: impl FnOnce(&mut ResourceMap) -> R) -> R {
+        let map = &mut self.table.chunk_mut(chunk).map;
+        self.sums.leave(map);
+        let result = change(map);
+        self.sums.join(map);
+        result
+    }
+
     /// Takes room in the first chunk, other than `but`, with a hole that is long enough.
     fn first_fit(&mut self, length: usize, but: u32) -> Option<(u32, u32)> {
         let mut chunk = self.list.first;
         while chunk != NONE {
             if chunk != but
-                && let Some(offset) = self.table.chunk_mut(chunk).map.take(length)
+                && let Some(offset) = self.change(chunk, |map| map.take(length))
             {
                 return Some((chunk, offset as u32));
             }
@@ -122,9 +153,8 @@ impl Chunks {
     fn give_back(&mut self, block: u32) {
         let length = self.blocks.handle(block).length;
         let Piece { unit, offset, .. } = self.blocks.place(block);
-        let chunk = self.table.chunk_mut(unit);
-        chunk.pieces.remove(&mut self.blocks, block);
-        chunk.map.give(offset as usize, length);
+        self.table.chunk_mut(unit).pieces.remove(&mut self.blocks, block);
+        self.change(unit, |map| map.give(offset as usize, length));
         if cfg!(debug_assertions) {
             self.check_chunk(unit);
         }
@@ -142,10 +172,6 @@ impl Chunks {
     fn get(&self, key: StoreKey) -> &[u8] {
         let length = self.blocks.handle(number(key)).length;
         self.units.pool.bytes(self.offset(self.blocks.place(number(key))), length)
-    }
-
-    fn free_bytes(&self) -> usize {
-        self.list.members(&self.table).map(|chunk| self.table.chunk(chunk).map.free_bytes()).sum()
     }
 
     /// Every byte of a chunk is in one encoding or in one hole. Returns how many encodings there are.
@@ -196,12 +222,15 @@ impl Store for Chunks {
         self.blocks.remove(number(key));
     }
 
+    fn as_area(&mut self) -> Option<&mut dyn Resize> {
+        Some(self)
+    }
+
     fn figures(&self) -> StoreFigures {
         let pool = self.units.taken() * self.units.unit_bytes();
-        let free = self.free_bytes();
-        let maps: usize = self.list.members(&self.table).map(|chunk| self.table.chunk(chunk).map.bytes()).sum();
+        let Sums { free_bytes: free, map_bytes } = self.sums;
         let metadata =
-            self.blocks.metadata_bytes() + size_of_val(&self.table.0[..]) + maps + self.units.metadata_bytes();
+            self.blocks.metadata_bytes() + size_of_val(&self.table.0[..]) + map_bytes + self.units.metadata_bytes();
         StoreFigures {
             encodings: self.blocks.count(),
             stored: ByteCount(self.blocks.stored_bytes()),
@@ -220,6 +249,11 @@ impl Store for Chunks {
         assert_eq!(chunks.len(), self.table.0.iter().flatten().count());
         let encodings: u64 = chunks.iter().map(|&chunk| self.check_chunk(chunk)).sum();
         assert_eq!(encodings, self.blocks.count(), "blocks that are in no chunk");
+        let mut sums = Sums::default();
+        for &chunk in &chunks {
+            sums.join(&self.table.chunk(chunk).map);
+        }
+        assert_eq!(sums, self.sums);
     }
 }
 
@@ -234,6 +268,7 @@ impl Resize for Chunks {
             self.table.0.push(None);
         }
         let map = ResourceMap::new(self.units.unit_bytes());
+        self.sums.join(&map);
         self.table.0[chunk as usize] = Some(Chunk { map, pieces: List::EMPTY, link: Link::ALONE });
         self.list.push(&mut self.table, chunk);
         Ok(())
@@ -244,7 +279,7 @@ impl Resize for Chunks {
         let free_of = |&chunk: &u32| self.table.chunk(chunk).map.free_bytes();
         let source = self.list.members(&self.table).max_by_key(free_of).ok_or(Blocked)?;
         let free = self.table.chunk(source).map.free_bytes();
-        if self.free_bytes() - free < self.units.unit_bytes() - free {
+        if self.sums.free_bytes - free < self.units.unit_bytes() - free {
             return Err(Blocked);
         }
         while let Some(block) = self.table.chunk(source).pieces.front() {
@@ -256,6 +291,7 @@ impl Resize for Chunks {
             self.units.pool.copy(from, self.offset(self.blocks.place(block)), length);
         }
         self.list.remove(&mut self.table, source);
+        self.sums.leave(&self.table.chunk(source).map);
         self.table.0[source as usize] = None;
         self.units.give_back(source);
         Ok(())

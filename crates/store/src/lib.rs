@@ -14,6 +14,7 @@ extern crate alloc;
 use page::{ByteCount, PAGE_BYTES, PageIndex};
 
 mod aged;
+mod any;
 mod buddies;
 mod cells;
 mod check;
@@ -32,6 +33,7 @@ mod table;
 mod units;
 mod zones;
 
+pub use any::AnyStore;
 pub use buddies::Buddies;
 pub use cells::Cells;
 pub use chunks::Chunks;
@@ -93,6 +95,10 @@ pub struct StoreFigures {
     pub pool: ByteCount,
     /// Tables outside the pool.
     pub metadata: ByteCount,
+    /// Cells compacted so far; nothing elsewhere.
+    pub cells_compacted: u64,
+    /// Sectors that two lines share now; nothing elsewhere.
+    pub sectors_shared: u64,
 }
 
 impl StoreFigures {
@@ -136,6 +142,11 @@ pub trait Store {
     fn compact(&mut self, encodings_max: usize, moved: &mut dyn FnMut(PageIndex, StoreKey, StoreKey)) -> ByteCount {
         let _ = (encodings_max, moved);
         ByteCount::ZERO
+    }
+
+    /// The same store as one whose size somebody else decides; `None` if it decides by itself.
+    fn as_area(&mut self) -> Option<&mut dyn Resize> {
+        None
     }
 
     /// What it holds and what that costs.

@@ -87,11 +87,6 @@ impl Sectors {
         (self.lines_of_units() - self.free.len()) as u64
     }
 
-    /// Sectors that two cohorts share.
-    pub fn shared(&self) -> u64 {
-        self.sums.shared_sectors
-    }
-
     fn lines_of_units(&self) -> usize {
         self.units.taken() * self.sectors_per_unit()
     }
@@ -275,6 +270,10 @@ impl Store for Sectors {
         self.count(&lines, |sum, less| *sum -= less);
     }
 
+    fn as_area(&mut self) -> Option<&mut dyn Resize> {
+        Some(self)
+    }
+
     fn figures(&self) -> StoreFigures {
         let used = self.used() * SECTOR_BYTES as u64;
         let free = (self.free.len() * SECTOR_BYTES) as u64;
@@ -291,6 +290,7 @@ impl Store for Sectors {
             free: ByteCount(free),
             pool: ByteCount(used + free),
             metadata: ByteCount(metadata as u64),
+            sectors_shared: self.sums.shared_sectors,
             ..StoreFigures::default()
         }
     }

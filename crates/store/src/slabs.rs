@@ -378,13 +378,13 @@ impl Store for Slabs {
         StoreFigures {
             encodings: self.sums.encodings,
             stored: ByteCount(self.sums.stored_bytes),
-            in_tables: ByteCount::ZERO,
             headers: ByteCount(headers),
             rounding: ByteCount(self.sums.slot_bytes - self.sums.stored_bytes - headers),
             free: ByteCount(self.free_bytes()),
             tail: ByteCount(self.sums.tail_bytes),
             pool: PageCount(self.sums.frames).bytes(),
             metadata: ByteCount(metadata as u64),
+            ..StoreFigures::default()
         }
     }
 

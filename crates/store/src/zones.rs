@@ -334,13 +334,23 @@ impl Store for Zones {
         self.free(at);
     }
 
+    fn as_area(&mut self) -> Option<&mut dyn Resize> {
+        Some(self)
+    }
+
     fn figures(&self) -> StoreFigures {
         let block_bytes = self.shape.block_bytes as u64;
-        let zones = || self.chain.iter().map(|&zone| self.table.zone(zone));
-        let free_blocks = |zone: &Zone| (self.shape.blocks() - zone.used_blocks()) as u64;
-        let free: u64 = zones().filter(|zone| zone.has_entry()).map(free_blocks).sum();
-        let tail: u64 = zones().filter(|zone| !zone.has_entry()).map(free_blocks).sum();
-        let tables: usize = zones().map(Zone::table_bytes).sum();
+        // One pass, for this is asked at each fault. Free where a page can still be put; the tables of all are alike.
+        let (mut free, mut tail, mut tables) = (0, 0, 0);
+        for zone in self.chain.iter().map(|&zone| self.table.zone(zone)) {
+            let blocks = (self.shape.blocks() - zone.used_blocks()) as u64;
+            if zone.has_entry() {
+                free += blocks;
+            } else {
+                tail += blocks;
+            }
+            tables += zone.table_bytes();
+        }
         let metadata = tables
             + size_of_val(&self.hash[..])
             + size_of_val(&self.table.0[..])
@@ -349,13 +359,12 @@ impl Store for Zones {
         StoreFigures {
             encodings: self.sums.encodings,
             stored: ByteCount(self.sums.stored_bytes),
-            in_tables: ByteCount::ZERO,
-            headers: ByteCount::ZERO,
             rounding: ByteCount(self.sums.blocks * block_bytes - self.sums.stored_bytes),
             free: ByteCount(free * block_bytes),
             tail: ByteCount(tail * block_bytes),
             pool: ByteCount((self.chain.len() * self.shape.zone_bytes) as u64),
             metadata: ByteCount(metadata as u64),
+            ..StoreFigures::default()
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use backing::MemoryBacking;
+use backing::{BackingStore, MemoryBacking};
+use cache::system::{Choice as _, PRESETS, SizingName, System};
 use page::{ByteCount, PageCount, PageIndex};
 use sys::kernel::PageRange;
 
@@ -55,6 +56,10 @@ pub(super) struct Seen {
     /// By `FaultKind`.
     faults: [u64; FaultKind::ALL.len()],
     exhausted: u64,
+    /// Pages that areas have let go or sent below as they are.
+    spilt: u64,
+    /// Units that areas have taken and given back.
+    resized: [u64; 2],
 }
 
 impl Seen {
@@ -68,6 +73,10 @@ impl Seen {
         self.prefetched += counter(Counter::Prefetched);
         self.written_back += counter(Counter::WrittenBackBytes);
         self.compacted += counter(Counter::Compacted);
+        self.spilt += counter(Counter::PagesReleased) + counter(Counter::PagesRefused);
+        self.spilt += counter(Counter::PagesRejectedPoor);
+        self.resized[0] += counter(Counter::UnitsAdded);
+        self.resized[1] += counter(Counter::UnitsDeleted);
         self.layout_events += world.pager.lock().layout_events;
         self.sortings += world.pager.lock().sortings;
         self.exhausted += u64::from(world.last.exhausted);
@@ -157,4 +166,25 @@ fn everything_with_swap() {
         let interleave = [0, 3, 12, 40][random.below(4) as usize];
         Setup { mix, share, frames, interleave, swap: Some((Box::new(MemoryBacking::new(bytes)), bytes)), ..setup }
     });
+}
+
+/// The systems of the papers in turns, each with every sizing policy that its store goes with.
+#[test]
+fn systems_of_the_papers() {
+    let seen = run(7, |random, setup| {
+        let number = random.below(5) as usize + 1;
+        let system = PRESETS[number].1;
+        let sizings = SizingName::ALL.len() as u64;
+        let sizing = if random.one_in(2) { SizingName::at(random.below(sizings) as u32) } else { system.sizing };
+        let system = System { sizing, ..system };
+        assert_eq!(system.obstacle(), None);
+        let bytes = 16 << 20;
+        let share = ByteCount((5 << 18) + random.below(3 << 18));
+        let pages_max = 900 + random.below(500);
+        let mix = Mix { pages_max, layout: random.below(16), noise: random.below(10), words: 1, ..Mix::PLAIN };
+        let interleave = [0, 3, 12, 40][random.below(4) as usize];
+        let swap: Box<dyn BackingStore> = Box::new(MemoryBacking::new(bytes));
+        Setup { mix, share, interleave, swap: Some((swap, bytes)), system, ..setup }
+    });
+    assert!(seen.spilt > 100 && seen.resized.iter().all(|units| *units > 20), "{seen:?}");
 }

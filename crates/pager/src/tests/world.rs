@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use backing::{BackingStore, SegmentLog};
+use cache::system::{PRESETS, StoreName, System};
 use cache::{Cache, Place};
-use codec::{Codec, Corrupt, Lz4, Scratch, same_filled};
+use codec::{Codec, Corrupt, Lz4, MxtLz1, Scratch, same_filled};
 use page::{ByteCount, PageBytes, PageCount, PageIndex};
-use store::Slabs;
+use store::AnyStore;
 use sys::fake::{Call, FakeKernel};
 use sys::kernel::PageRange;
 
@@ -29,7 +30,7 @@ thread_local! {
 }
 
 /// To be called where the pager holds no lock.
-pub(super) fn between() {
+pub(crate) fn between() {
     let taken = BETWEEN.with_borrow_mut(Option::take);
     if let Some(mut act) = taken {
         act();
@@ -39,8 +40,12 @@ pub(super) fn between() {
     }
 }
 
-/// LZ4, with the other thread of the pager running in the middle of it.
-struct Interleaved;
+/// A codec, with the other thread of the pager running in the middle of it.
+struct Interleaved(&'static dyn Codec);
+
+static INTERLEAVED_LZ4: Interleaved = Interleaved(&Lz4);
+/// For sectors, which want lines.
+static INTERLEAVED_LINES: Interleaved = Interleaved(&MxtLz1);
 
 impl Codec for Interleaved {
     fn name(&self) -> &'static str {
@@ -48,7 +53,7 @@ impl Codec for Interleaved {
     }
 
     fn encode(&self, page: &PageBytes, scratch: &mut Scratch, out: &mut [u8]) -> Option<usize> {
-        let length = Lz4.encode(page, scratch, out);
+        let length = self.0.encode(page, scratch, out);
         // A same-filled page is encoded under the lock, when there are too many words.
         if same_filled(page).is_none() {
             between();
@@ -57,7 +62,7 @@ impl Codec for Interleaved {
     }
 
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
-        let result = Lz4.decode(encoding, page);
+        let result = self.0.decode(encoding, page);
         between();
         result
     }
@@ -71,16 +76,17 @@ pub(super) struct Setup {
     pub(super) swap: Option<(Box<dyn BackingStore>, u64)>,
     /// The program and the other thread of the pager act once in so many calls; 0 is never.
     pub(super) interleave: u64,
+    pub(super) system: System,
 }
 
 impl Setup {
     pub(super) fn plain(seed: u64) -> Self {
         let (share, frames) = (ByteCount(2 << 20), PageCount(128));
-        Self { seed, share, frames, mix: Mix::PLAIN, swap: None, interleave: 12 }
+        Self { seed, share, frames, mix: Mix::PLAIN, swap: None, interleave: 12, system: PRESETS[0].1 }
     }
 }
 
-pub(super) type TestPager = Pager<FakeKernel, Slabs>;
+pub(super) type TestPager = Pager<FakeKernel, AnyStore>;
 
 pub(super) struct World {
     pub(super) pager: Rc<TestPager>,
@@ -102,11 +108,14 @@ pub(super) fn entry() -> &'static Process {
 
 impl World {
     pub(super) fn new(setup: Setup) -> Self {
-        let Setup { seed, share, frames, mix, swap, interleave } = setup;
+        let Setup { seed, share, frames, mix, swap, interleave, system } = setup;
         let log = swap.map(|(store, bytes)| SegmentLog::with_segment_bytes(store, [7; 32], bytes, SEGMENT_BYTES));
-        let cache = Cache::new(Slabs::new(64 << 20).unwrap(), log);
-        let config =
-            Config { codec: &Interleaved, entry: entry(), share, agent: ByteCount::ZERO, frames, untouchable: vec![] };
+        let codec = if system.store == StoreName::Sectors { &INTERLEAVED_LINES } else { &INTERLEAVED_LZ4 };
+        // Not the interleaved one: what goes below as pages is decoded under the lock.
+        let (store, area) = system.open(codec.0, share, 64 << 20, ByteCount(1 << 19)).unwrap();
+        let cache = Cache::new(store, log);
+        let agent = ByteCount::ZERO;
+        let config = Config { codec, area, entry: entry(), share, agent, frames, untouchable: vec![] };
         let program = Program::new(seed, mix);
         let pager = Pager::new(FakeKernel::new(frames), cache, config);
         Self::with(pager, program, Random::new(seed ^ 0xabcd), share, interleave)

@@ -2,11 +2,12 @@
 //! 2000), section 2, "The Compressed Memory Management Software".
 //!
 //! MXT promises more real memory than there is physical memory, and must not run out of it. So this policy does not
-//! size an area, which is all of memory, but says how hard to work against its filling.
+//! size an area, which is all of memory, but says how hard to work against its filling. Where the memory that the area
+//! does not need yet is of use to others, it takes it as it fills, and gives back what it does not use.
 
 use page::{ByteCount, PageCount};
 
-use super::{Area, AreaSizing, Relief};
+use super::{Area, AreaSizing, Relief, Resizing};
 
 /// What is done against exhaustion; each stage includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -81,18 +82,35 @@ impl Exhaustion {
     }
 }
 
+/// Units that may be free before one is given back.
+const FREE_UNITS_MAX: u64 = 4;
+
 impl AreaSizing for Exhaustion {
-    /// Physical memory has one size. Without room, pages are forced out.
-    fn full(&mut self, _: &Area) -> Relief {
-        Relief::ReleaseOldest
+    /// Physical memory has one size. Without room in it pages are forced out.
+    fn full(&mut self, area: &Area) -> Relief {
+        if area.may_grow() { Relief::Grow } else { Relief::ReleaseOldest }
+    }
+
+    fn look(&mut self, area: &Area) -> Resizing {
+        let measures = self.physical(area.size_max, area.size_max.saturating_sub(area.used()));
+        if measures.force_out > PageCount::ZERO {
+            Resizing::ReleaseOldest
+        } else if area.free.0 > FREE_UNITS_MAX * area.unit.0 {
+            Resizing::Shrink
+        } else {
+            Resizing::Keep
+        }
+    }
+
+    fn stalls(&self) -> bool {
+        self.stage == Stage::Stalling
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{MIB, area};
     use super::*;
-
-    const MIB: u64 = 1 << 20;
 
     /// The stage at each look at 100 MiB of physical memory, with so much free.
     fn stages<const N: usize>(free: [u64; N]) -> [Stage; N] {
@@ -128,5 +146,25 @@ mod tests {
         assert_eq!(stages([5, 4, 3, 4, 3, 2]), [Blocking; 6]);
         // At the very end at once, and until memory is gained.
         assert_eq!(stages([5, 0, 0, 2, 3, 6]), [Blocking, Stalling, Stalling, Blocking, Blocking, Stage::Calm]);
+    }
+
+    /// The area of 1024 MiB takes units of 4 MiB as it fills. Of the last 6 % pages are forced out, in the last one who needs
+    /// memory waits until some has been gained.
+    #[test]
+    fn an_area_grows_to_all_of_memory_and_is_kept_from_its_end() {
+        let mut policy = Exhaustion::default();
+        let full = [0, 960, 1020, 1024].map(|size| policy.full(&area(size, 0, 0)));
+        assert_eq!(full, [Relief::Grow, Relief::Grow, Relief::Grow, Relief::ReleaseOldest]);
+        let looks = [(100, 16), (100, 17), (962, 0), (963, 0), (1024, 62), (1020, 5)];
+        let expected = [
+            (Resizing::Keep, false),
+            (Resizing::Shrink, false),
+            (Resizing::Keep, false),
+            (Resizing::ReleaseOldest, false),
+            (Resizing::Shrink, false),
+            (Resizing::ReleaseOldest, true),
+        ];
+        assert_eq!(looks.map(|(size, free)| (policy.look(&area(size, free, 0)), policy.stalls())), expected);
+        assert_eq!((policy.look(&area(1020, 8, 0)), policy.stalls()), (Resizing::ReleaseOldest, false));
     }
 }

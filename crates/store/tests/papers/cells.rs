@@ -75,7 +75,7 @@ fn nothing_moves_when_a_page_goes() {
     // What fits at the end goes there, though there are holes.
     let key = put(&mut area, 9, 192);
     assert_eq!(address(&area, key), before[7] + 1000);
-    assert_eq!(area.compacted(), 0);
+    assert_eq!(area.figures().cells_compacted, 0);
 }
 
 /// "In this case, a cell with the smallest free space where the compressed page can be stored is selected. Then, this cell is
@@ -100,7 +100,7 @@ fn the_cell_with_the_smallest_sufficient_free_space_is_compacted() {
     }
     let key = model.put(&mut area, PageIndex(99), bytes(99, 1500)).unwrap();
     assert_eq!(cell_of(&area, key, base), 2);
-    assert_eq!(area.compacted(), 1);
+    assert_eq!(area.figures().cells_compacted, 1);
     model.compare(&area, true);
 }
 
@@ -112,7 +112,7 @@ fn compaction_comes_before_growth() {
     assert_eq!(area.put(PageIndex(20), &[1; 1024]), Err(Full));
     area.remove(keys[2]);
     assert!(area.put(PageIndex(20), &[1; 1024]).is_ok());
-    assert_eq!((area.compacted(), area.figures().pool), (1, ByteCount(16384)));
+    assert_eq!((area.figures().cells_compacted, area.figures().pool), (1, ByteCount(16384)));
     assert_eq!(area.put(PageIndex(21), &[1; 1]), Err(Full));
 }
 
@@ -184,7 +184,7 @@ fn a_cell_is_emptied_into_others_or_not_at_all() {
         model.remove(&mut area, keys[at]);
     }
     assert_eq!(area.shrink(&mut no_move), Err(Blocked));
-    assert_eq!(area.compacted(), 0, "copied for nothing");
+    assert_eq!(area.figures().cells_compacted, 0, "copied for nothing");
     model.remove(&mut area, keys[9]);
     area.shrink(&mut no_move).unwrap();
     assert_eq!(area.figures().pool, ByteCount(2 * 8192));
@@ -218,7 +218,7 @@ fn churn_in_a_full_area_adds_up() {
     for (frames, percent) in [(1, 75), (2, 90), (4, 95)] {
         let mut area = Cells::new(16 << 20, frames).unwrap();
         let figures = churn(&mut area, 4 << 20, 20_000, |random| 300 + random.below(2200));
-        println!("cells of {frames}: {} compactions, {figures:?}", area.compacted());
+        println!("cells of {frames}: {} compactions, {figures:?}", area.figures().cells_compacted);
         assert!(figures.stored.0 * 100 > figures.pool.0 * percent, "{figures:?}");
     }
 }

@@ -71,7 +71,7 @@ fn a_line_takes_0_to_4_sectors() {
     {
         let before = area.used();
         let key = put(&mut area, lengths);
-        assert_eq!((area.used() - before, area.shared()), (used, 0), "{lengths:?}");
+        assert_eq!((area.used() - before, area.figures().sectors_shared), (used, 0), "{lengths:?}");
         area.remove(key);
     }
     assert_eq!(area.used(), 0);
@@ -124,9 +124,13 @@ fn cohorts_share_a_sector() {
         ([1024 - 200, 200, 300, 513], 4 + 2 + 2, 2),
         ([400, 100, 1000, 80], 2 + 4 + 1, 1),
     ] {
-        let (used_before, shared_before) = (area.used(), area.shared());
+        let (used_before, shared_before) = (area.used(), area.figures().sectors_shared);
         let key = put(&mut area, lengths);
-        assert_eq!((area.used() - used_before, area.shared() - shared_before), (used, shared), "{lengths:?}");
+        assert_eq!(
+            (area.used() - used_before, area.figures().sectors_shared - shared_before),
+            (used, shared),
+            "{lengths:?}"
+        );
         if used % 2 == 0 {
             area.remove(key);
         }
@@ -141,7 +145,7 @@ fn lines_of_two_pages_do_not_share() {
     for _ in 0..5 {
         put(&mut area, [100, 0, 0, 0]);
     }
-    assert_eq!((area.used(), area.shared()), (5, 0));
+    assert_eq!((area.used(), area.figures().sectors_shared), (5, 0));
 }
 
 /// "Each 1 KB cache line address maps to one entry in the CTT, and each CTT entry is 16 bytes long." "(16 bytes/cache line or 64
@@ -221,7 +225,7 @@ fn encodings_of_mxt_come_back() {
     }
     area.check();
     assert!(kept.iter().all(|(key, encoding)| &read(&area, *key) == encoding));
-    assert!(area.shared() > 20, "{} shared", area.shared());
+    assert!(area.figures().sectors_shared > 20, "{} shared", area.figures().sectors_shared);
     assert_adds_up(&area.figures());
 }
 
@@ -238,6 +242,6 @@ fn a_removed_key_is_a_bug() {
 fn churn_in_a_full_area_adds_up() {
     let mut area = Sectors::new(16 << 20, 64 << 10, divide).unwrap();
     let figures = churn(&mut area, 4 << 20, 20_000, |random| 300 + random.below(2200));
-    println!("sectors: {} shared, {figures:?}", area.shared());
+    println!("sectors: {} shared, {figures:?}", area.figures().sectors_shared);
     assert!(figures.stored.0 * 100 > figures.pool.0 * 75, "{figures:?}");
 }
