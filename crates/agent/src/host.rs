@@ -32,6 +32,10 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 /// userfaultfd.
 const VALGRIND: &[u8] = b"vgpreload_core";
 
+/// The argument of a process of Chromium that does nothing but fork: it ends when it finds that it is not the only thread,
+/// and forks by a raw system call.
+const ZYGOTE: &CStr = c"--type=zygote";
+
 /// The address of a symbol, or 0 where nothing that is loaded has it. A plain reference would keep the agent, and with it
 /// the program, from being loaded there.
 macro_rules! weak_address {
@@ -72,12 +76,12 @@ macro_rules! weak {
 /// The agent of this process; null before its constructor has run, and where there is no ledger.
 static AGENT: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 
-extern "C" fn start(_count: c_int, _arguments: *const *const c_char, environment: *const *const c_char) {
+extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment: *const *const c_char) {
     // Other C libraries pass no arguments: nothing may be looked at before this.
     let Some(register) = register_fork_handlers() else { return };
     let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
     let Some(ledger) = entry::open(path) else { return };
-    if let Some(reason) = obstacle(environment) {
+    if let Some(reason) = obstacle(arguments, environment) {
         return stay_idle(ledger, reason);
     }
     let Some(membership) = entry::claim(ledger) else { return };
@@ -133,10 +137,13 @@ static HOOKS: sys::user_mode::Hooks = sys::user_mode::Hooks {
 };
 
 /// Why we must stay idle in this process, if we must.
-fn obstacle(environment: *const *const c_char) -> Option<&'static str> {
+fn obstacle(arguments: *const *const c_char, environment: *const *const c_char) -> Option<&'static str> {
     let preloaded = variable(environment, b"LD_PRELOAD").map_or(&[][..], CStr::to_bytes);
     if preloaded.windows(VALGRIND.len()).any(|part| part == VALGRIND) {
         return Some("it is run by valgrind");
+    }
+    if strings(arguments).any(|argument| argument == ZYGOTE) {
+        return Some("a zygote of Chromium or Electron ends when it has a second thread (see --no-zygote)");
     }
     let is_sanitized = weak!("__asan_init") || weak!("__hwasan_init") || weak!("__msan_init") || weak!("__tsan_init");
     is_sanitized.then_some("it is built with a sanitizer, which watches the agent's accesses as well")
@@ -159,23 +166,20 @@ fn stay_idle(ledger: &Ledger, reason: &str) {
 
 /// The value of an environment variable, from the loader's own array: libc's may not be set up yet.
 fn variable(environment: *const *const c_char, name: &[u8]) -> Option<&'static CStr> {
-    let mut at = environment;
-    loop {
+    strings(environment).find_map(|entry| {
+        let value = entry.to_bytes_with_nul().strip_prefix(name)?.strip_prefix(b"=")?;
+        CStr::from_bytes_with_nul(value).ok()
+    })
+}
+
+/// The strings of an array of the loader's, which ends with a null pointer. They live as long as the process.
+fn strings(array: *const *const c_char) -> impl Iterator<Item = &'static CStr> {
+    (0..).map_while(move |at| {
         // SAFETY: the array ends with a null pointer, and we have not passed it.
-        let entry = unsafe { *at };
-        if entry.is_null() {
-            return None;
-        }
+        let string = unsafe { *array.wrapping_add(at) };
         // SAFETY: the entries are zero-terminated strings that live as long as the process.
-        let entry = unsafe { CStr::from_ptr(entry) };
-        if let Some(value) = entry.to_bytes().strip_prefix(name)
-            && value.first() == Some(&b'=')
-        {
-            // SAFETY: `value` is the tail of a zero-terminated string, so it is one, and so is what follows the '='.
-            return Some(unsafe { CStr::from_ptr(value.as_ptr().wrapping_add(1).cast()) });
-        }
-        at = at.wrapping_add(1);
-    }
+        (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) })
+    })
 }
 
 pub(crate) fn agent() -> Option<&'static Agent> {

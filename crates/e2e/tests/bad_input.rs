@@ -100,6 +100,18 @@ fn a_static_program() {
     turn.assert_clean(&after);
 }
 
+/// Chromium's zygote counts its threads in /proc/self/task, and ends if there are two.
+#[test]
+fn a_zygote_has_one_thread() {
+    let turn = turn("zygote");
+    let count = "import os; print(len(os.listdir('/proc/self/task')))";
+    let any = folded(&turn.options("64M"), &words([python(), "-c", count]));
+    assert_eq!(any.stdout, b"2\n", "the program's and the agent's: the test proves nothing");
+    let zygote = folded(&turn.options("64M"), &words([python(), "-c", count, "--type=zygote"]));
+    assert_eq!(zygote.stdout, b"1\n");
+    assert!(zygote.stderr.contains("outside the budget: a zygote"), "{}", zygote.stderr);
+}
+
 /// Its memory functions are the sanitizer's, which look at managed memory: the agent must not work there.
 #[test]
 fn a_program_with_a_sanitizer() {
