@@ -112,6 +112,18 @@ fn a_zygote_has_one_thread() {
     assert!(zygote.stderr.contains("outside the budget: a zygote"), "{}", zygote.stderr);
 }
 
+/// The program goes on writing where the agent's line ends.
+#[test]
+fn a_line_of_the_agent_stays_in_the_file_of_standard_error() {
+    let turn = turn("line");
+    let log = turn.word("log");
+    let talk = "import os; os.write(2, b'a\\n'); os.write(2, b'b\\n')";
+    let command = format!("{} -c \"{talk}\" --type=zygote 2>{log}", python());
+    folded(&turn.options("64M"), &words(["sh", "-c", &command]));
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.starts_with("pleat: process ") && log.ends_with(")\na\nb\n"), "{log}");
+}
+
 /// Its memory functions are the sanitizer's, which look at managed memory: the agent must not work there.
 #[test]
 fn a_program_with_a_sanitizer() {

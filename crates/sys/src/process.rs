@@ -34,12 +34,26 @@ pub fn open_shared<T: Shared>(path: &CStr) -> Result<&'static T, Errno> {
 }
 
 /// Writes to the standard error of the program, which is not this thread's: bare threads have descriptors of their own.
-/// Says whether it could be written: a socket, for one, cannot be opened this way.
+/// Says whether it could be written.
 pub fn write_to_standard_error(text: &[u8]) -> bool {
-    // /proc/self leads to the thread group's leader, and so to the program's own descriptors.
-    // NONBLOCK: a FIFO without a reader must not hold us up.
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::NONBLOCK;
-    open(c"/proc/self/fd/2", flags).is_ok_and(|standard_error| rustix::io::write(&standard_error, text).is_ok())
+    let Ok(standard_error) = standard_error().or_else(|_| standard_error_anew()) else { return false };
+    // A pipe that nobody reads must not hold us up, and one that is broken would bring SIGPIPE: then there is more to it.
+    let mut fds = [PollFd::new(&standard_error, PollFlags::OUT)];
+    let polled = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
+    let is_ready = polled == Ok(1) && fds[0].revents() == PollFlags::OUT;
+    is_ready && rustix::io::write(&standard_error, text).is_ok()
+}
+
+/// The program's own descriptor: what it writes to a file then follows our line.
+fn standard_error() -> Result<OwnedFd, Errno> {
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())?;
+    rustix::process::pidfd_getfd(own, 2, rustix::process::PidfdGetfdFlags::empty())
+}
+
+/// Where the other is refused. /proc/self leads to the thread group's leader, and so to the program's own descriptors.
+fn standard_error_anew() -> Result<OwnedFd, Errno> {
+    // NONBLOCK: a FIFO without a reader.
+    open(c"/proc/self/fd/2", OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::NONBLOCK)
 }
 
 /// When this process started, in clock ticks after boot: field 22 of /proc/self/stat.
