@@ -10,12 +10,11 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
-use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use sys::Errno;
 use sys::locking;
-use sys::remap::{self, Piece, Pieces, Request};
+use sys::remap::{self, Request};
 use sys::user_mode;
 
 use crate::host::agent;
@@ -23,7 +22,7 @@ use crate::host::agent;
 #[link(name = "c")]
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
-    fn syscall(number: c_long, ...) -> c_long;
+    pub(crate) fn syscall(number: c_long, ...) -> c_long;
 }
 
 /// This thread's errno.
@@ -35,7 +34,7 @@ fn libc_errno() -> &'static Cell<c_int> {
 }
 
 /// What libc's calls return: the result, or errno and what says so.
-fn to_libc<T>(result: Result<T, Errno>, failed: T) -> T {
+pub(crate) fn to_libc<T>(result: Result<T, Errno>, failed: T) -> T {
     result.unwrap_or_else(|errno| {
         libc_errno().set(errno.raw_os_error());
         failed
@@ -58,7 +57,7 @@ pub(crate) unsafe extern "C" fn mremap(
     to: *mut c_void,
 ) -> *mut c_void {
     if user_mode::is_armed() {
-        // Trapped, by where it is made: ours are not, libc's are. There it is not done in pieces.
+        // Trapped, by where it is made: ours are not, libc's are. It is done in pieces there.
         // SAFETY: the caller's promise.
         return unsafe { syscall(remap::MREMAP, from, old_bytes, new_bytes, c_long::from(flags), to) } as *mut c_void;
     }
@@ -69,50 +68,10 @@ pub(crate) unsafe extern "C" fn mremap(
         None => unsafe { remap::call(request) },
         Some(agent) => {
             // SAFETY: the caller's promise.
-            unsafe { remap_managed(request, agent.stack) }
+            unsafe { remap::as_one(request, agent.stack) }
         }
     };
     to_libc(result, usize::MAX) as *mut c_void
-}
-
-/// # Safety
-/// As for mremap.
-unsafe fn remap_managed(request: Request, stack: usize) -> Result<usize, Errno> {
-    // A move over several mappings may be done in part before it is refused: ask first.
-    let result = if request.only_moves() && !remap::is_one_mapping(request.source(), stack) {
-        Err(Errno::FAULT)
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { remap::call(request) }
-    };
-    if result != Err(Errno::FAULT) || !request.needs_one_mapping() {
-        return result;
-    }
-    match pieces(request.source()) {
-        // SAFETY: the caller's promise.
-        Some(pieces) => unsafe { remap::in_pieces(request, &pieces) },
-        // SAFETY: the caller's promise.
-        None if request.only_moves() => unsafe { remap::call(request) },
-        None => result,
-    }
-}
-
-/// The mappings of a range, if the program may see them as one: side by side, and alike.
-fn pieces(range: Range<usize>) -> Option<Pieces> {
-    let mut pieces = Pieces::default();
-    let mut are_alike = true;
-    let mut first: Option<(bool, [u8; 4])> = None;
-    sys::process::mappings(&mut |mapping| {
-        let (start, end) = (mapping.range.start.address() as usize, mapping.range.end.address() as usize);
-        let piece = Piece { start: start.max(range.start), end: end.min(range.end) };
-        if piece.start >= piece.end {
-            return;
-        }
-        let kind = (mapping.anonymous, mapping.access);
-        are_alike &= mapping.anonymous && *first.get_or_insert(kind) == kind && pieces.push(piece);
-    })
-    .ok()?;
-    (are_alike && pieces.cover(&range)).then_some(pieces)
 }
 
 /// Guard regions (Linux 6.13).

@@ -7,9 +7,11 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -262,13 +264,94 @@ static void on_fault(int signal) {
     _exit(128 + signal);
 }
 
+static volatile sig_atomic_t faults_seen;
+
+static void on_fault_once(int signal) {
+    (void)signal;
+    faults_seen += 1;
+    siglongjmp(jump, 1);
+}
+
+static int is_refused(int end) {
+    return write(end, (void *)0x20000, 1) == -1 && errno == EFAULT;
+}
+
+// A handler for one fault is there until that comes, and not longer.
+static void one_fault(int end) {
+    struct sigaction action = {.sa_handler = on_fault_once, .sa_flags = SA_RESETHAND | SA_NODEFER}, seen;
+    check("sigaction", sigaction(SIGSEGV, &action, 0), 0);
+    check("writes from nowhere", is_refused(end) && is_refused(end), 1);
+    check("sigaction", sigaction(SIGSEGV, 0, &seen), 0);
+    check("the handler stays", seen.sa_handler == on_fault_once && seen.sa_flags & SA_RESETHAND, 1);
+    if (!sigsetjmp(jump, 1)) *(volatile char *)0x20000 = 1;
+    check("faults", faults_seen, 1);
+    check("sigaction", sigaction(SIGSEGV, 0, &seen), 0);
+    check("the handler is gone", seen.sa_handler == SIG_DFL && seen.sa_flags & SA_RESETHAND, 1);
+    check("a write from nowhere then", is_refused(end), 1);
+}
+
+// Children that share this memory, and have actions of their own.
+static void spawned(int end) {
+    struct sigaction seen;
+    posix_spawnattr_t how;
+    int status = -1;
+    check("posix_spawnattr_init", posix_spawnattr_init(&how), 0);
+    check("posix_spawnattr_setflags", posix_spawnattr_setflags(&how, POSIX_SPAWN_RESETIDS), 0);
+    char *command[] = {"true", 0};
+    pid_t child = -1;
+    check("posix_spawn", posix_spawnp(&child, "true", 0, &how, command, environ), 0);
+    check("waitpid", waitpid(child, &status, 0), child);
+    check("a spawned program", status, 0);
+    child = vfork();
+    if (child == 0) {
+        sigaction(SIGSEGV, 0, &seen);
+        int bad = seen.sa_handler != on_fault;
+        signal(SIGSEGV, SIG_DFL);
+        sigaction(SIGSEGV, 0, &seen);
+        _exit(bad || seen.sa_handler != SIG_DFL || !is_refused(end));
+    }
+    check("waitpid", waitpid(child, &status, 0), child);
+    check("a child by vfork", status, 0);
+    check("sigaction", sigaction(SIGSEGV, 0, &seen), 0);
+    check("the parent's handler", seen.sa_handler == on_fault, 1);
+}
+
+// One mapping for the program, whatever the pager has made of it.
+static void moves(void) {
+    enum { PAGES = 64 };
+    // As small an alternate stack as Rust's threads have: calls are made safe on it.
+    unsigned long least = getauxval(AT_MINSIGSTKSZ) + 4096, bytes = least > 8192 ? (least + 4095) & ~4095UL : 8192;
+    char *low = mmap(0, bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(low, 4096, PROT_NONE);
+    stack_t stack = {.ss_sp = low + 4096, .ss_size = bytes};
+    check("sigaltstack", sigaltstack(&stack, 0), 0);
+    for (int round = 0; round < 6; round++) {
+        char *from = mmap(0, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (int page = 0; page < PAGES; page++) from[page * 4096] = (char)(page + 1);
+        chill();
+        char *new = from + round % 3 * 16 * 4096;
+        mmap(new, 16 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        for (int page = 0; page < 16; page++) new[page * 4096] = (char)(round % 3 * 16 + page + 1);
+        char *to = mmap(0, PAGES * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        int flags = round < 3 ? MREMAP_MAYMOVE | MREMAP_FIXED : MREMAP_MAYMOVE;
+        size_t pages = round < 3 ? PAGES : 2 * PAGES;
+        char *there = mremap(from, PAGES * 4096, pages * 4096, flags, to);
+        check("mremap", there == MAP_FAILED || (round < 3 && there != to), 0);
+        for (int page = 0; page < PAGES; page++) check("a moved page", there[page * 4096], (char)(page + 1));
+        munmap(there, pages * 4096);
+    }
+    printf("moves\n");
+}
+
 // Who touches a call's memory first must not be caught by the program's handler.
 static void faults(void) {
     struct sigaction action = {.sa_handler = on_fault};
     check("sigaction", sigaction(SIGSEGV, &action, 0), 0);
     int ends[2];
     check("pipe", pipe(ends), 0);
-    check("a write from nowhere", write(ends[1], (void *)0x20000, 1) == -1 && errno == EFAULT, 1);
+    check("a write from nowhere", is_refused(ends[1]), 1);
+    spawned(ends[1]);
+    one_fault(ends[1]);
     close(ends[0]);
     close(ends[1]);
 }
@@ -290,6 +373,7 @@ int main(int count, char **words) {
         processes(6);
         return 0;
     }
+    moves();
     for (int round = 0; round < 3; round++) {
         chill();
         pipes();

@@ -7,9 +7,9 @@ use core::ops::Range;
 use page::PAGE_BYTES;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::Errno;
 use crate::arch::{self, number};
 use crate::thread::errno;
+use crate::{Area, Errno, process};
 
 /// Its number, for who makes the call by libc.
 pub const MREMAP: core::ffi::c_long = number::MREMAP as core::ffi::c_long;
@@ -41,9 +41,14 @@ impl Request {
         self.from..self.from.saturating_add(self.old_bytes.next_multiple_of(PAGE_BYTES))
     }
 
+    /// Whether the place is given; what was there goes.
+    pub fn has_target(&self) -> bool {
+        self.flags & FIXED != 0
+    }
+
     /// Whether the length stays and the place is given: such moves Linux 6.17 does mapping by mapping.
     pub fn only_moves(&self) -> bool {
-        self.old_bytes == self.new_bytes && self.flags & FIXED != 0
+        self.old_bytes == self.new_bytes && self.has_target()
     }
 
     /// Whether the kernel does it for one mapping only. Shrinking in place it does for any.
@@ -94,33 +99,41 @@ pub struct Piece {
     pub end: usize,
 }
 
-/// Pieces by address.
-#[derive(Clone, Copy, Debug)]
+/// Pieces by address. Not on the stack: that may be the alternate one of a signal handler, a few kilobytes.
+#[derive(Debug)]
 pub struct Pieces {
-    pieces: [Piece; Self::MAX],
+    memory: Area,
     count: usize,
-}
-
-impl Default for Pieces {
-    fn default() -> Self {
-        Self { pieces: [Piece::default(); Self::MAX], count: 0 }
-    }
 }
 
 impl Pieces {
     /// More are refused, as the kernel would refuse two.
     pub const MAX: usize = 256;
 
+    /// None yet.
+    pub fn new() -> Result<Self, Errno> {
+        Ok(Self { memory: Area::reserve(Self::MAX * size_of::<Piece>())?, count: 0 })
+    }
+
     /// Adds one. `false`: there are too many.
     pub fn push(&mut self, piece: Piece) -> bool {
-        let Some(place) = self.pieces.get_mut(self.count) else { return false };
-        *place = piece;
+        if self.count == Self::MAX {
+            return false;
+        }
+        let place = self.first().wrapping_add(self.count);
+        // SAFETY: the area has room for that many, and nobody else knows it.
+        unsafe { place.write(piece) };
         self.count += 1;
         true
     }
 
+    fn first(&self) -> *mut Piece {
+        self.memory.base().cast()
+    }
+
     fn all(&self) -> &[Piece] {
-        &self.pieces[..self.count]
+        // SAFETY: so many have been written, and `self` is borrowed meanwhile.
+        unsafe { core::slice::from_raw_parts(self.first(), self.count) }
     }
 
     /// Whether they fill `range` without a gap.
@@ -134,6 +147,48 @@ impl Pieces {
         let those = self.all().iter().filter(move |piece| piece.start < end);
         those.map(move |piece| Piece { start: piece.start, end: piece.end.min(end) })
     }
+}
+
+/// What mremap would do if all that the program may see as one mapping were one. `stack` as for [`is_one_mapping`].
+///
+/// # Safety
+/// As for [`call`].
+pub unsafe fn as_one(request: Request, stack: usize) -> Result<usize, Errno> {
+    // A move over several mappings may be done in part before it is refused: ask first.
+    let result = if request.only_moves() && !is_one_mapping(request.source(), stack) {
+        Err(Errno::FAULT)
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { call(request) }
+    };
+    if result != Err(Errno::FAULT) || !request.needs_one_mapping() {
+        return result;
+    }
+    match pieces(request.source()) {
+        // SAFETY: the caller's promise.
+        Some(pieces) => unsafe { in_pieces(request, &pieces) },
+        // SAFETY: the caller's promise.
+        None if request.only_moves() => unsafe { call(request) },
+        None => result,
+    }
+}
+
+/// The mappings of a range, if the program may see them as one: side by side, and alike.
+fn pieces(range: Range<usize>) -> Option<Pieces> {
+    let mut pieces = Pieces::new().ok()?;
+    let mut are_alike = true;
+    let mut first: Option<(bool, [u8; 4])> = None;
+    process::mappings(&mut |mapping| {
+        let (start, end) = (mapping.range.start.address() as usize, mapping.range.end.address() as usize);
+        let piece = Piece { start: start.max(range.start), end: end.min(range.end) };
+        if piece.start >= piece.end {
+            return;
+        }
+        let kind = (mapping.anonymous, mapping.access);
+        are_alike &= mapping.anonymous && *first.get_or_insert(kind) == kind && pieces.push(piece);
+    })
+    .ok()?;
+    (are_alike && pieces.cover(&range)).then_some(pieces)
 }
 
 /// Does for `pieces`, which fill the source, what mremap would do if they were one mapping. If a piece cannot be remapped
@@ -230,7 +285,7 @@ mod tests {
             // SAFETY: as above.
             unsafe { rustix::mm::madvise((from + at * PAGE_BYTES) as *mut _, PAGE_BYTES, advice) }.unwrap();
         }
-        let mut pieces = Pieces::default();
+        let mut pieces = Pieces::new().unwrap();
         for (start, end) in [(0, 2), (2, 3), (3, 5), (5, 6), (6, 8)] {
             assert!(pieces.push(Piece { start: from + start * PAGE_BYTES, end: from + end * PAGE_BYTES }));
         }
@@ -271,6 +326,23 @@ mod tests {
         // SAFETY: memory of this test's own.
         assert_eq!(unsafe { in_pieces(request, &pieces) }, Ok(to));
         assert_eq!(words(to, 8), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    /// As this kernel has them: `several` differ in advice, and look alike in /proc/self/maps.
+    #[test]
+    fn what_looks_like_one_mapping_moves_as_one() {
+        let (from, _) = several();
+        let to = reserve(BYTES).unwrap();
+        let request = Request { from, old_bytes: BYTES, new_bytes: BYTES, flags: MAYMOVE | FIXED, to };
+        // SAFETY: memory of this test's own.
+        assert_eq!(unsafe { as_one(request, stack()) }, Ok(to));
+        assert_eq!(words(to, 8), [1, 2, 3, 4, 5, 6, 7, 8]);
+
+        let (from, _) = several();
+        let request = Request { from, new_bytes: 2 * BYTES + PAGE_BYTES, flags: MAYMOVE, to: 0, ..request };
+        // SAFETY: as above.
+        let to = unsafe { as_one(request, stack()) }.unwrap();
+        assert_eq!(words(to, 9), [1, 2, 3, 4, 5, 6, 7, 8, 0]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 
 use super::context::Context;
 use super::memory::{copy_in, copy_out};
-use super::stubs::{CONSTANTS, pleat_fault, pleat_return};
+use super::stubs::{CONSTANTS, ONCE, pleat_fault, pleat_fault_or_default, pleat_return};
 use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::sync::Lock;
@@ -18,6 +18,7 @@ pub(super) const SIGSYS: u64 = 31;
 const SA_SIGINFO: u64 = 4;
 const SA_RESTORER: u64 = 0x0400_0000;
 const SA_ONSTACK: u64 = 0x0800_0000;
+const SA_RESETHAND: u64 = 0x8000_0000;
 
 /// The bit of a signal in a mask.
 pub(super) const fn bit(signal: u64) -> u64 {
@@ -66,7 +67,8 @@ fn ours_for_faults(program: Action) -> Action {
     let restorer = if theirs.flags & SA_RESTORER == 0 { pleat_return as *const () as u64 } else { theirs.restorer };
     Action {
         handler: pleat_fault as *const () as u64,
-        flags: theirs.flags | SA_SIGINFO | SA_RESTORER,
+        // A touch that fails is no signal of the program's: ours stays. `pleat_fault` does what SA_RESETHAND says.
+        flags: theirs.flags & !SA_RESETHAND | SA_SIGINFO | SA_RESTORER,
         restorer,
         mask: theirs.mask & !bit(SIGSYS),
     }
@@ -94,7 +96,36 @@ fn remember(signal: u64, action: Action) {
         *shadow.lock() = action;
     }
     // Release: the handler that assembly finds has been set by the program, with all that it needs.
-    CONSTANTS.handlers[signal as usize].store(action.handler, Ordering::Release);
+    let once = if action.flags & SA_RESETHAND != 0 && action.handler > 1 { ONCE } else { 0 };
+    CONSTANTS.handlers[signal as usize].store(action.handler | once, Ordering::Release);
+}
+
+/// What the program would see of the action that it has set.
+fn remembered(signal: u64, shadow: &Lock<Action>) -> Action {
+    let action = *shadow.lock();
+    let has_been_called = CONSTANTS.handlers[signal as usize].load(Ordering::Relaxed) == 0;
+    if has_been_called { Action { handler: 0, ..action } } else { action }
+}
+
+/// In a process made by vfork, which shares our memory and not our actions: touches fail there as here.
+fn action_beside(signal: u64, new: Option<Action>, shadow: &Lock<Action>) -> Result<Action, Errno> {
+    if signal == SIGSYS {
+        return Ok(DEFAULT);
+    }
+    let default = Action {
+        handler: pleat_fault_or_default as *const () as u64,
+        flags: SA_SIGINFO | SA_RESTORER,
+        restorer: pleat_return as *const () as u64,
+        mask: 0,
+    };
+    let before = set(signal, new.map(|new| if new.handler == 0 { default } else { new }))?;
+    if before.handler == default.handler {
+        Ok(DEFAULT)
+    } else if before.handler == pleat_fault as *const () as u64 {
+        Ok(remembered(signal, shadow))
+    } else {
+        Ok(before)
+    }
 }
 
 /// `rt_sigaction(signal, new, old, 8)` for the program.
@@ -106,13 +137,9 @@ pub(super) fn action(arguments: &[u64; 6]) -> Result<u64, Errno> {
     let new = if new == 0 { None } else { Some(copy_in(new).ok_or(Errno::FAULT)?) };
     let mut new = new.map(|[handler, flags, restorer, mask]| Action { handler, flags, restorer, mask });
     let before = match shadow(signal) {
-        // A process made by vfork shares our memory and not our actions.
-        Some(_) if super::armed_process() != crate::thread::process_id() => match signal {
-            SIGSYS => DEFAULT,
-            _ => set(signal, new)?,
-        },
+        Some(shadow) if super::armed_process() != crate::thread::process_id() => action_beside(signal, new, shadow)?,
         Some(shadow) => {
-            let before = *shadow.lock();
+            let before = remembered(signal, shadow);
             if let Some(new) = new {
                 if signal != SIGSYS {
                     set(signal, Some(ours_for_faults(new)))?;
@@ -190,16 +217,27 @@ pub(super) fn foreign(information: *const u64, context: *mut Context) {
 }
 
 /// SIGSEGV or SIGBUS that the program does not handle.
-pub(super) extern "C" fn default_action(signal: u64, information: *const i32, _context: *mut Context) {
-    // SAFETY: the kernel passes a siginfo, whose third number is the code.
-    let code = unsafe { *information.wrapping_add(2) };
-    let is_ignored = shadow(signal & 63).is_some_and(|shadow| shadow.lock().handler == 1);
-    if code > 0 {
-        // A fault: without a handler the instruction ends the program when it is run again, core dump and all.
+pub(super) extern "C" fn default_action(signal: u64, information: *const i32, context: *mut Context) {
+    let is_ignored = CONSTANTS.handlers[signal as usize & 31].load(Ordering::Relaxed) == 1;
+    if is_fault(information) || !is_ignored {
+        own_default_action(signal, information, context);
+    }
+}
+
+/// The same in a process that has set the default action itself.
+pub(super) extern "C" fn own_default_action(signal: u64, information: *const i32, _context: *mut Context) {
+    if is_fault(information) {
+        // Without a handler the instruction ends the program when it is run again, core dump and all.
         let _ = set(signal & 63, Some(DEFAULT));
-    } else if !is_ignored {
+    } else {
         end_by(signal & 63);
     }
+}
+
+/// Whether an instruction has caused the signal; nobody has sent it.
+fn is_fault(information: *const i32) -> bool {
+    // SAFETY: the kernel passes a siginfo, whose third number is the code.
+    unsafe { *information.wrapping_add(2) > 0 }
 }
 
 /// Ends the program by a signal, as it would have ended without us.

@@ -25,6 +25,8 @@ unsafe extern "C" {
     pub(super) fn pleat_return();
     /// Our handler for SIGSEGV and SIGBUS: a failed touch or copy goes on behind it, everything else is the program's.
     pub(super) fn pleat_fault();
+    /// The same where everything else has the default action, whatever the program's handler is.
+    pub(super) fn pleat_fault_or_default();
     fn pleat_touch(at: *const u8) -> u32;
     fn pleat_copy(to: *mut u8, from: *const u8, bytes: usize) -> u32;
 }
@@ -53,9 +55,12 @@ pub(super) struct Constants {
     /// The code that may make system calls.
     pub(super) text: core::sync::atomic::AtomicU64,
     pub(super) text_bytes: core::sync::atomic::AtomicU64,
-    /// The program's handlers by signal number.
+    /// The program's handlers by signal number, with [`ONCE`].
     pub(super) handlers: [core::sync::atomic::AtomicU64; 32],
 }
+
+/// For a handler that has the default action again once it has been called (`SA_RESETHAND`).
+pub(super) const ONCE: u64 = 1 << 63;
 
 pub(super) static CONSTANTS: Constants = Constants {
     text: core::sync::atomic::AtomicU64::new(0),
@@ -158,10 +163,28 @@ global_asm!(
     "je 8f",
     "lea rcx, [rip+{constants}+16]",
     "mov eax, edi",
-    "mov rax, [rcx+rax*8]",
+    "lea rcx, [rcx+rax*8]",
+    "mov rax, [rcx]",
     "cmp rax, 1",
     "jbe {default}",
-    "jmp rax",
+    "bt rax, 63", // ONCE
+    "jnc 2f",
+    "xor r8d, r8d",
+    "lock cmpxchg [rcx], r8",
+    "jne pleat_fault", // Somebody has set another one: look again.
+    "btr rax, 63",
+    "2: jmp rax",
+    //
+    ".globl pleat_fault_or_default",
+    ".hidden pleat_fault_or_default",
+    "pleat_fault_or_default:",
+    "mov rax, [rdx+168]",
+    "lea rcx, [rip+6f]",
+    "cmp rax, rcx",
+    "je 8f",
+    "lea rcx, [rip+7f]",
+    "cmp rax, rcx",
+    "jne {own_default}",
     // Not by the restorer that the program has given: its system call would be trapped, with SIGSYS blocked.
     "8: lea rax, [rip+9f]",
     "mov [rdx+168], rax",
@@ -191,4 +214,5 @@ global_asm!(
     parties = const offset_of!(Slot, parties),
     constants = sym CONSTANTS,
     default = sym super::signals::default_action,
+    own_default = sym super::signals::own_default_action,
 );

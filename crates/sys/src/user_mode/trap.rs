@@ -11,6 +11,7 @@ use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_return, pleat_unma
 use super::{KEPT, PINNED, hooks, pin, processes};
 use crate::Errno;
 use crate::arch::{number, syscall};
+use crate::remap::Request;
 
 /// `SYS_USER_DISPATCH`, and `AUDIT_ARCH_X86_64` with the call's number below it.
 const BY_DISPATCH: i32 = 2;
@@ -208,6 +209,10 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     let [start, bytes, _, flags, ..] = arguments;
     let end = start.saturating_add(bytes);
     match context.rax as usize {
+        number::MREMAP => {
+            context.rax = answer(remap(&arguments));
+            return hold.let_go();
+        }
         number::MMAP if flags & MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0 => {
             forget(flags & MAP_FIXED != 0, start, end);
             context.rax = answer(map_stack(arguments));
@@ -224,6 +229,18 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
         _ => {}
     }
     go_on_with(context, &hold, arguments);
+}
+
+/// mremap of what the program may see as one mapping.
+fn remap(arguments: &[u64; 6]) -> Result<u64, Errno> {
+    let [from, old_bytes, new_bytes, flags, to, _] = arguments.map(|argument| argument as usize);
+    let request = Request { from, old_bytes, new_bytes, flags, to };
+    if request.has_target() {
+        forget(true, to as u64, to.saturating_add(new_bytes) as u64);
+    }
+    let stack = super::MAIN_STACK_END.load(Ordering::Relaxed) as usize - 1;
+    // SAFETY: the ranges belong to the program, which makes this call.
+    unsafe { crate::remap::as_one(request, stack) }.map(|place| place as u64)
 }
 
 fn forget(is_replaced: bool, start: u64, end: u64) {
