@@ -81,6 +81,7 @@ extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment:
     let Some(register) = register_fork_handlers() else { return };
     let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
     let Some(ledger) = entry::open(path) else { return };
+    sys::addresses::take_back(&ledger.address_bytes);
     if let Some(reason) = obstacle(arguments, environment) {
         return stay_idle(ledger, reason);
     }

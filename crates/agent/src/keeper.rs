@@ -18,6 +18,7 @@ use pager::ledger::{Counter, Phase, Process};
 use pager::{Config, Pager, Reclaimer, Rest};
 use store::AnyStore;
 use sys::Errno;
+use sys::addresses::Lifted;
 use sys::kernel::Kernel;
 use sys::linux::{Linux, Openings, Quarters};
 use sys::process::RaisedLimit;
@@ -78,12 +79,17 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     agent.gate.close();
     let membership = agent.membership();
     let limit = sys::process::raise_descriptor_limit();
+    let lifted = sys::addresses::lift();
     let opened = open(agent, &membership);
     limit.into_iter().for_each(RaisedLimit::restore);
     let keeper = match opened {
         Ok(keeper) => &*Box::leak(Box::new(keeper)),
-        Err(reason) => run_unmanaged(agent, &reason),
+        Err(reason) => {
+            lifted.into_iter().for_each(Lifted::put_back);
+            run_unmanaged(agent, &reason)
+        }
     };
+    sys::addresses::reserved(lifted.as_ref(), &membership.ledger.address_bytes);
     if let Err(errno) = start_handler(agent, keeper) {
         // Nothing is registered yet, so nothing is lost.
         run_unmanaged(agent, &Obstacle { what: "a thread cannot be made", errno });
@@ -178,7 +184,7 @@ pub(crate) fn faults(membership: &Membership) -> Faults {
 
 /// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program
 /// exceeds its budget: twice as many, for a slab takes a span of addresses that it fills by half at least. With a limit
-/// on addresses there are enough for the budget.
+/// on addresses that may not be raised there are enough for the budget.
 fn open_store(membership: &Membership, codec: &'static dyn Codec) -> Result<(AnyStore, Option<AreaKeeper>), Errno> {
     let ledger = membership.ledger;
     let budget = ByteCount(ledger.budget_bytes.load(Ordering::Relaxed));

@@ -24,6 +24,7 @@ mod handler;
 mod heap;
 mod host;
 mod keeper;
+mod limits;
 mod placement;
 mod takeover;
 mod watcher;

@@ -1,11 +1,11 @@
-//! Programs that lock their memory, or spread it.
+//! Programs that lock their memory, spread it, or limit their addresses.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
 use bench::cgroup::{Group, Swap};
 use bench::size::mib;
-use pleat_e2e::{assert_same, folded, folded_by, plain, pleat_words, skipped, turn, words};
+use pleat_e2e::{assert_same, folded, folded_by, plain, pleat_words, program, python, skipped, turn, words};
 
 /// What is mapped and what will be: all of it is the program's own, locked and back in memory; nothing of the agent's
 /// reserved addresses, twice the machine's memory, is.
@@ -31,6 +31,21 @@ fn mlockall_locks_the_program_and_not_the_agent() {
     // What is locked counts: 64 MiB of it and 1 MiB that came later, and what pleat holds beside them.
     assert!(after.peaks.anon_bytes < 120 << 20, "{} bytes", after.peaks.anon_bytes);
     turn.assert_clean(&after);
+}
+
+/// The agent reserves twice the machine's memory; the program gets what it would have had, and no more.
+#[test]
+fn a_limit_on_addresses_is_the_programs_own() {
+    let turn = turn("addresses");
+    for when in ["early", "late"] {
+        let command = words([python(), &program("addresses.py"), when, "250"]);
+        let before = plain(&command);
+        let after = folded(&turn.options("48M"), &command);
+        println!("{when}: {:.2?} against {:.2?}", after.wall, before.wall);
+        assert_same(&before, &after);
+        assert!(after.peaks.anon_bytes < before.peaks.anon_bytes, "nothing was reclaimed");
+        turn.assert_clean(&after);
+    }
 }
 
 /// Pages with a quarter of a gigabyte between them: what it costs to go over them does not depend on the distance.

@@ -27,6 +27,7 @@ pub(crate) mod number {
     pub(crate) const MADVISE: usize = 28;
     pub(crate) const MSYNC: usize = 26;
     pub(crate) const MLOCKALL: usize = 151;
+    pub(crate) const PRLIMIT: usize = 302;
     #[cfg(test)]
     pub(crate) const MUNLOCKALL: usize = 152;
     pub(crate) const MLOCK2: usize = 325;
@@ -64,6 +65,7 @@ pub(crate) mod number {
     pub(crate) const MADVISE: usize = 233;
     pub(crate) const MSYNC: usize = 227;
     pub(crate) const MLOCKALL: usize = 230;
+    pub(crate) const PRLIMIT: usize = 261;
     #[cfg(test)]
     pub(crate) const MUNLOCKALL: usize = 231;
     pub(crate) const MLOCK2: usize = 284;

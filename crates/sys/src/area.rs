@@ -139,6 +139,13 @@ pub fn is_own(addresses: core::ops::Range<u64>) -> bool {
     own::overlaps(addresses)
 }
 
+/// Addresses in all areas.
+pub fn own_bytes() -> u64 {
+    let mut bytes = 0;
+    own::visit(&mut |span| bytes += span.end - span.start);
+    bytes
+}
+
 /// All areas of this process, so that a scan of the program's mappings can pass over them. A plain table of atomic
 /// numbers: it is written by whoever makes an area and read by the scan, and a forked child finds it as it was.
 mod own {

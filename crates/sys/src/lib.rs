@@ -8,6 +8,7 @@ extern crate alloc;
 
 mod arch;
 
+pub mod addresses;
 pub mod area;
 pub mod clock;
 #[cfg(any(test, feature = "testing"))]

@@ -154,6 +154,9 @@ impl RaisedLimit {
     }
 }
 
+/// The number of prlimit(2), for who makes the call by libc.
+pub const PRLIMIT: core::ffi::c_long = crate::arch::number::PRLIMIT as core::ffi::c_long;
+
 /// Bytes that nobody can guess.
 pub fn random_key() -> Result<[u8; 32], Errno> {
     let mut key = [0; 32];
