@@ -5,6 +5,7 @@
 
 mod cases;
 mod report;
+mod suite;
 mod systems;
 mod undo;
 
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use crate::sh;
 use cases::Case;
 use report::{Run, Verdict};
+use suite::Suite;
 use systems::{Setting, Stage, System};
 
 /// Calibration of a limit ends when anonymous memory and pool together are this near to the total.
@@ -34,27 +36,30 @@ const LIMIT_BYTES_MIN: u64 = 16 << 20;
 /// What to compare.
 #[derive(Args)]
 pub(crate) struct Options {
+    /// What is compared where no other option says so.
+    #[arg(value_enum, default_value = "kernel")]
+    suite: Suite,
     /// How often each system runs each case.
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Cases; all by default.
+    /// Cases; those of the suite by default.
     #[arg(long = "case", value_delimiter = ',')]
     cases: Vec<Case>,
-    /// Systems; all by default. `none` always runs: its output is what the others must print.
+    /// Systems; those of the suite by default. `none` always runs: its output is what the others must print.
     #[arg(long = "system", value_delimiter = ',')]
     systems: Vec<System>,
-    /// The system that ratios are formed against.
-    #[arg(long, default_value = "none")]
-    baseline: System,
-    /// Memory given, as shares of what the case wants.
-    #[arg(long = "fraction", value_delimiter = ',', default_value = "0.5", value_parser = size::parse_share)]
+    /// The system that ratios are formed against [default: none, with systems pleat]
+    #[arg(long)]
+    baseline: Option<System>,
+    /// Memory given, as shares of what the case wants [default: 0.5, with systems 0.97 to 0.5]
+    #[arg(long = "fraction", value_delimiter = ',', value_parser = size::parse_share)]
     fractions: Vec<f64>,
     /// Shares of a page that fold away, for thrasher, rand and sweep.
     #[arg(long, value_delimiter = ',', default_value = "0.5", value_parser = size::parse_share)]
     compressible: Vec<f64>,
-    /// What a case is to want, about.
-    #[arg(long, default_value = "512M", value_parser = size::parse)]
-    bytes: u64,
+    /// What a case is to want, about [default: 512M, with systems 96M]
+    #[arg(long, value_parser = size::parse)]
+    bytes: Option<u64>,
     /// Codec of zram and zswap.
     #[arg(long, default_value = "lz4")]
     kernel_codec: String,
@@ -70,6 +75,17 @@ pub(crate) struct Options {
     /// Where swap files and inputs go; a disk, not a tmpfs.
     #[arg(long)]
     work: Option<PathBuf>,
+}
+
+impl Options {
+    fn baseline(&self) -> System {
+        self.baseline.unwrap_or_else(|| self.suite.baseline())
+    }
+}
+
+/// What was asked for, or else what the suite has.
+fn chosen<'a, T>(asked: &'a [T], suite: &'a [T]) -> &'a [T] {
+    if asked.is_empty() { suite } else { asked }
 }
 
 /// One case at one size with one total.
@@ -113,7 +129,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             }
         }
     }
-    let summary = report::summary(&runs, options.baseline.name());
+    let summary = report::summary(&runs, options.baseline().name());
     for line in &summary {
         out.line(line)?;
     }
@@ -125,20 +141,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Prepares each case: its wish, its output, and the limit of each system.
 fn contests(options: &Options, work: &Path, out: &mut Output) -> Result<Vec<Contest>> {
-    let cases = if options.cases.is_empty() { Case::ALL } else { &options.cases };
-    let mut systems = if options.systems.is_empty() { System::ALL.to_vec() } else { options.systems.clone() };
+    let cases = chosen(&options.cases, options.suite.cases());
+    let mut systems = chosen(&options.systems, options.suite.systems()).to_vec();
     systems.retain(|system| *system != System::None);
     systems.insert(0, System::None);
     let mut prepared = Vec::new();
     for case in cases {
         let kinds = if case.is_walk() { options.compressible.as_slice() } else { &[0.0] };
         for compressible in kinds {
-            let words = case.command(options.bytes, *compressible, work)?;
+            let words = case.command(options.bytes.unwrap_or_else(|| options.suite.bytes()), *compressible, work)?;
             // 5 ms: often enough to see the peak, and nobody takes this run's time.
             let plain = measure(&words, 5, None, options.timeout)?;
             ensure!(plain.status == Some(0), "{} fails without a limit: {}", words.join(" "), plain.stderr);
             let wants_bytes = plain.anon_peak_bytes.context("the run was watched")?;
-            for fraction in &options.fractions {
+            for fraction in chosen(&options.fractions, options.suite.fractions()) {
                 let total_bytes = (wants_bytes as f64 * fraction) as u64;
                 let setting =
                     Setting { work: work.to_owned(), codec: options.kernel_codec.clone(), wants_bytes, total_bytes };
@@ -169,7 +185,7 @@ impl Contest {
     /// The limit at which anonymous memory and pool together take the total, as pleat's budget counts it.
     fn calibrate(&self, system: System, options: &Options) -> Result<u64, String> {
         let total = self.setting.total_bytes;
-        if matches!(system, System::None | System::Pleat) {
+        if !system.in_cgroup() {
             return Ok(total);
         }
         // Also shows whether the system can be had here at all.
@@ -204,11 +220,12 @@ impl Contest {
         let stage = Stage::build(system, limit, &self.setting)?;
         let stats = self.setting.work.join("stats.json");
         let mut words = self.words.clone();
-        if system == System::Pleat {
+        if let Some(preset) = system.preset() {
             let prefix = [
                 sh::release("pleat").display().to_string(),
                 "run".into(),
                 format!("--ram={limit}"),
+                format!("--system={preset}"),
                 format!("--swap={}", self.setting.work.display()),
                 format!("--stats={}", stats.display()),
                 "--".into(),
@@ -320,6 +337,6 @@ fn header(options: &Options) -> Value {
         "swappiness": read("/proc/sys/vm/swappiness").trim(),
         "kernel_codec": options.kernel_codec,
         "rounds": options.rounds,
-        "baseline": options.baseline.name(),
+        "baseline": options.baseline().name(),
     }})
 }

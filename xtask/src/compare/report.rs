@@ -99,6 +99,9 @@ pub(crate) fn summary(runs: &[Run], baseline: &str) -> Vec<Value> {
             "wall_ratio": ratios(|run| Some(run.measured.wall_s)),
             "cpu_s": numbers(|run| Some(run.measured.user_s + run.measured.system_s)),
             "anon_peak_bytes": numbers(|run| run.measured.anon_peak_bytes.map(|bytes| bytes as f64)),
+            "peak_share_of_total": numbers(|run| {
+                run.measured.anon_peak_bytes.map(|bytes| (bytes + run.outside_bytes) as f64 / run.total_bytes as f64)
+            }),
             "max_rss_bytes": numbers(|run| Some(run.measured.max_rss_bytes as f64)),
             "ns_per_access": numbers(|run| run.own.as_ref().map(|own| own.ns_per_access)),
             "ns_per_access_ratio": ratios(|run| run.own.as_ref().map(|own| own.ns_per_access)),

@@ -29,10 +29,24 @@ pub(crate) enum System {
     Zswap,
     /// Swap on a zram device.
     Zram,
+    /// `pleat run --system tuduce-gross`.
+    TuduceGross,
+    /// `pleat run --system castro`.
+    Castro,
+    /// `pleat run --system crames`.
+    Crames,
+    /// `pleat run --system zswap`.
+    PleatZswap,
+    /// `pleat run --system mxt`.
+    Mxt,
 }
 
 impl System {
-    pub(crate) const ALL: &'static [Self] = &[Self::None, Self::Pleat, Self::Swap, Self::Zswap, Self::Zram];
+    /// Those of the kernel, against pleat.
+    pub(crate) const KERNELS: &'static [Self] = &[Self::None, Self::Pleat, Self::Swap, Self::Zswap, Self::Zram];
+    /// pleat's own and those of the papers.
+    pub(crate) const PAPERS: &'static [Self] =
+        &[Self::None, Self::Pleat, Self::TuduceGross, Self::Castro, Self::Crames, Self::PleatZswap, Self::Mxt];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -41,6 +55,20 @@ impl System {
             Self::Swap => "swap",
             Self::Zswap => "zswap",
             Self::Zram => "zram",
+            Self::TuduceGross => "tuduce-gross",
+            Self::Castro => "castro",
+            Self::Crames => "crames",
+            Self::PleatZswap => "pleat-zswap",
+            Self::Mxt => "mxt",
+        }
+    }
+
+    /// What `pleat run --system` gets, if it is pleat that runs the case.
+    pub(crate) const fn preset(self) -> Option<&'static str> {
+        match self {
+            Self::None | Self::Swap | Self::Zswap | Self::Zram => None,
+            Self::PleatZswap => Some("zswap"),
+            Self::Pleat | Self::TuduceGross | Self::Castro | Self::Crames | Self::Mxt => Some(self.name()),
         }
     }
 
