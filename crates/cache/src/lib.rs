@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod area;
 mod cache;
+pub mod ring;
 mod slot;
 mod sweep;
 pub mod system;

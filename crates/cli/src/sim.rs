@@ -23,7 +23,8 @@ A trace is a text with one reference a line (`R 499` or `W 0x1f3`, page numbers)
 `valgrind --tool=lackey --trace-mem=yes` prints; - is standard input. docs/format/trace.md in pleat's source has the details.
 
 misses are references to pages that have been in memory and are no longer. First references to a page, which miss
-whatever the policy, are counted apart, as cold_misses: page faults are misses + cold_misses.
+whatever the policy, are counted apart, as cold_misses: page faults are misses + cold_misses. For pleat, soft_faults are
+references to pages that were on their way out and stayed: what it costs to learn which pages are in use.
 
 Exit status 0, or 125 if something is wrong. A truncated trace is played as far as it is whole, with a warning.";
 
@@ -34,7 +35,7 @@ pub(crate) struct SimArgs {
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
 
-    /// Count misses of these replacement policies: lru, min (Belady's), fifo, clock
+    /// Count misses of these replacement policies: lru, min (Belady's), fifo, clock, pleat
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', required = true, value_parser = policy)]
     replacement: Vec<Policy>,
 
@@ -68,6 +69,9 @@ struct Row<'a> {
     references: u64,
     misses: u64,
     cold_misses: u64,
+    /// Of `pleat`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    soft_faults: Option<u64>,
     /// Where a truncated trace stops being whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated_at_byte: Option<u64>,
@@ -94,6 +98,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<()> {
             references: score.references,
             misses: score.misses,
             cold_misses: score.cold_misses,
+            soft_faults: score.soft_faults,
             truncated_at_byte,
         }));
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressIterator};
+use indicatif::{ProgressBar, ProgressFinish, ProgressIterator};
 use trace::synth::{Part, Plan, SYNTHETIC_PAGES_MAX, synthesize};
 use trace::{Header, TimeUnit, Writer, text_line};
 
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &SynthArgs) -> Result<()> {
     let plan = Plan { parts: patterns.clone(), pages: *pages, references: *references, writes: *writes, seed: *seed };
     let name = args.out.display();
     let out = create(&args.out)?;
-    let bar = ProgressBar::new(plan.references);
+    let bar = ProgressBar::new(plan.references).with_finish(ProgressFinish::AndClear);
     match write(&plan, out, args.text, bar) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| anyhow!("--out {name}: {error}")),

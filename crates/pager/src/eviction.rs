@@ -20,8 +20,8 @@ use sys::sync::Held;
 
 use crate::Pager;
 use crate::ledger::Counter;
-use crate::ring::Window;
 use crate::state::State;
+use cache::ring::Window;
 
 /// Pages moved out under one hold of the lock: large enough to share the call, small enough that a fault waits for
 /// some microseconds only.

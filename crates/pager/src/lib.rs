@@ -22,7 +22,6 @@ mod pager;
 mod readings;
 mod reclaimer;
 mod regions;
-mod ring;
 mod scan;
 mod server;
 mod sharing;

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use alloc::vec::Vec;
 
+use cache::ring::Ring;
 use cache::{AreaKeeper, Cache};
 use codec::Codec;
 use page::{ByteCount, PageCount};
@@ -17,7 +18,6 @@ use crate::account::Accounts;
 use crate::ledger::Process;
 use crate::order::Asked;
 use crate::readings::Readings;
-use crate::ring::Ring;
 use crate::state::State;
 use crate::writer::Desk;
 

@@ -18,8 +18,8 @@ use crate::journal::{Journal, Record, Traced};
 use crate::ledger::FaultKind;
 use crate::order::{Ask, Before, Nobody, Window, Witnesses};
 use crate::regions::Regions;
-use crate::ring::Ring;
 use crate::stock::Moves;
+use cache::ring::Ring;
 
 /// Room kept in the journal for the faults of one batch.
 const JOURNAL_RESERVE: usize = 64;

@@ -3,6 +3,7 @@
 //! [`replacement`] counts misses of replacement policies at several memory sizes, in one pass over a trace.
 #![forbid(unsafe_code)]
 
+mod live;
 mod pages;
 mod ranked;
 pub mod replacement;

@@ -1,14 +1,16 @@
-//! A set of numbers that knows how many of its members lie below any number: bits, and above them a tree of sums.
+//! A set of numbers that grows at its end only and knows how many of its members lie below any one: bits, and above them a
+//! tree of sums.
 //!
 //! Each node of the tree has sixteen children and holds, for each of them, how many members lie in its earlier siblings.
-//! A node is a line of the processor's cache, and one vector addition keeps it.
+//! A node is a line of the processor's cache, and one vector addition keeps it. Of siblings behind the last number the sums
+//! mean nothing: each is set when the first number of it comes, so an addition costs no way through the tree.
 
 const FAN_SHIFT: u32 = 4;
 const FAN: usize = 1 << FAN_SHIFT;
 
 type Node = [u32; FAN];
 
-/// What is added to a node when a member comes below its n-th child: one to all later siblings.
+/// What a node loses with a member below its n-th child: one from all later siblings.
 const LATER: [Node; FAN] = {
     let mut rows = [[0; FAN]; FAN];
     let mut child = 0;
@@ -28,10 +30,12 @@ pub(crate) struct Ranked {
     bits: Vec<u64>,
     /// Children of the first level are words of `bits`, those of each other level are nodes of the level before.
     levels: Vec<Vec<Node>>,
+    /// What will be added next.
+    next: u32,
 }
 
 impl Ranked {
-    /// The numbers below `count` as a set of numbers below `end`.
+    /// The numbers below `count`, with room for those below `end`.
     pub(crate) fn filled(count: u32, end: u32) -> Self {
         let words = (end as usize).div_ceil(64).max(1);
         let bits: Vec<u64> = (0..words).map(|word| word_below(count, word)).collect();
@@ -51,36 +55,59 @@ impl Ranked {
             sums = sums.chunks(FAN).map(|family| family.iter().sum()).collect();
             levels.push(level);
         }
-        Self { bits, levels }
+        Self { bits, levels, next: count }
     }
 
-    /// Adds a number that is not a member.
-    pub(crate) fn insert(&mut self, number: u32) {
-        self.bits[number as usize / 64] |= 1 << (number % 64);
-        let mut place = number as usize / 64;
+    /// The number that will be added next: those added before, and those that it was filled with, are below.
+    pub(crate) const fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Adds the next number, which must be below the end.
+    pub(crate) fn push(&mut self) {
+        if self.next.is_multiple_of(64) {
+            self.begin_word(self.next as usize / 64);
+        }
+        self.bits[self.next as usize / 64] |= 1 << (self.next % 64);
+        self.next += 1;
+    }
+
+    /// Sets the sums of a word that gets its first number, and of the nodes that begin with it.
+    fn begin_word(&mut self, word: usize) {
+        let Some(before) = word.checked_sub(1) else { return };
+        let mut count = self.bits[before].count_ones();
+        let mut place = word;
         for level in &mut self.levels {
-            let node = &mut level[place >> FAN_SHIFT];
-            for (entry, one) in node.iter_mut().zip(&LATER[place % FAN]) {
-                *entry += one;
+            if !place.is_multiple_of(FAN) {
+                let node = &mut level[place >> FAN_SHIFT];
+                node[place % FAN] = node[place % FAN - 1] + count;
+                return;
             }
+            // The node before is full.
+            count += level[(place >> FAN_SHIFT) - 1][FAN - 1];
             place >>= FAN_SHIFT;
         }
     }
 
-    /// Removes a member.
-    pub(crate) fn remove(&mut self, number: u32) {
-        self.bits[number as usize / 64] &= !(1 << (number % 64));
+    /// Removes a member and returns how many are below it.
+    pub(crate) fn remove(&mut self, number: u32) -> u32 {
         let mut place = number as usize / 64;
+        let (word, bit) = (&mut self.bits[place], 1 << (number % 64));
+        let mut count = (*word & (bit - 1)).count_ones();
+        *word &= !bit;
         for level in &mut self.levels {
             let node = &mut level[place >> FAN_SHIFT];
+            count += node[place % FAN];
             for (entry, one) in node.iter_mut().zip(&LATER[place % FAN]) {
-                *entry -= one;
+                // Wraps where the sum means nothing yet.
+                *entry = entry.wrapping_sub(*one);
             }
             place >>= FAN_SHIFT;
         }
+        count
     }
 
-    /// How many members are below `number`.
+    /// How many members are below `number`, which is below the next one.
     pub(crate) fn below(&self, number: u32) -> u32 {
         let mut place = number as usize / 64;
         let mut count = (self.bits[place] & ((1 << (number % 64)) - 1)).count_ones();
@@ -114,20 +141,24 @@ mod tests {
         fn counts_as_a_plain_set_does(
             end in 1..20_000_u32,
             part in 0.0..1.0_f64,
-            changes in prop::collection::vec(any::<u32>(), 0..200),
+            steps in prop::collection::vec((0..300_u32, any::<u32>()), 0..200),
         ) {
             let count = (f64::from(end) * part) as u32;
             let mut ranked = Ranked::filled(count, end);
             let mut plain: BTreeSet<u32> = (0..count).collect();
-            for change in changes {
-                let number = change % end;
-                if plain.insert(number) {
-                    ranked.insert(number);
-                } else {
-                    plain.remove(&number);
-                    ranked.remove(number);
+            for (pushes, draw) in steps {
+                for _ in 0..pushes.min(end - ranked.next()) {
+                    plain.insert(ranked.next());
+                    ranked.push();
                 }
-                for at in [number, change.rotate_left(7) % end, end - 1, 0] {
+                if ranked.next() == 0 {
+                    continue;
+                }
+                let number = draw % ranked.next();
+                if plain.remove(&number) {
+                    prop_assert_eq!(ranked.remove(number) as usize, plain.range(..number).count());
+                }
+                for at in [number, draw.rotate_left(7) % ranked.next(), ranked.next() - 1, 0] {
                     prop_assert_eq!(ranked.below(at) as usize, plain.range(..at).count());
                 }
             }

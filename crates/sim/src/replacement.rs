@@ -4,7 +4,9 @@
 //! and is counted apart. A reference to the same page as the reference before changes nothing in any policy and is counted
 //! only. What is kept depends on the pages of a trace, never on its length.
 
-use page::PageCount;
+use std::fmt;
+
+use page::{PageCount, PageIndex};
 use rayon::prelude::*;
 use trace::{Reference, Sample, Trace, TraceError};
 
@@ -13,8 +15,12 @@ use crate::pages::Pages;
 mod frames;
 mod lru;
 mod min;
+mod pleat;
 #[cfg(test)]
 mod tests;
+
+/// Pages that the live page table has.
+const LIVE_PAGES_END: u64 = 1 << 36;
 
 /// A replacement policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,12 +34,14 @@ pub enum Policy {
     /// First in, first out, but a page that was used since the hand passed it last stays for one more round. A page is used
     /// when it comes in.
     Clock,
+    /// pleat's own: see `replacement/pleat.rs`.
+    Pleat,
 }
 
 impl Policy {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 4] =
-        [("lru", Self::Lru), ("min", Self::Min), ("fifo", Self::Fifo), ("clock", Self::Clock)];
+    pub const ALL: [(&'static str, Self); 5] =
+        [("lru", Self::Lru), ("min", Self::Min), ("fifo", Self::Fifo), ("clock", Self::Clock), ("pleat", Self::Pleat)];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -59,11 +67,36 @@ pub struct Score {
     pub misses: u64,
     /// First references, which miss in any case: the pages of the trace.
     pub cold_misses: u64,
+    /// For `pleat`: references to pages that were about to leave, and stayed. Each costs a fault, but no page.
+    pub soft_faults: Option<u64>,
 }
+
+/// Why a trace cannot be played on.
+#[derive(Debug)]
+pub enum PlayError {
+    /// It cannot be read.
+    Trace(TraceError),
+    /// `pleat` has no such page.
+    Beyond(PageIndex),
+}
+
+impl fmt::Display for PlayError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trace(error) => error.fmt(out),
+            Self::Beyond(page) => {
+                write!(out, "page {:#x} lies beyond 48 bits of address, where pleat has none", page.0)
+            }
+        }
+    }
+}
+
+impl std::error::Error for PlayError {}
 
 /// A reference as the policies see it.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
+    page: PageIndex,
     /// The page's number.
     number: u32,
     /// It is referenced for the first time.
@@ -76,6 +109,11 @@ trait Contender: Send {
 
     /// Misses but for cold ones, in the order of the sizes.
     fn misses(&self) -> Vec<u64>;
+
+    /// Of a policy that has them, and one size.
+    fn soft_faults(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Policies and sizes that play the same trace.
@@ -105,7 +143,7 @@ impl Contest {
             let share = match policy {
                 Policy::Lru => sizes.len(),
                 Policy::Min => sizes.len().div_ceil(rayon::current_num_threads()),
-                Policy::Fifo | Policy::Clock => 1,
+                Policy::Fifo | Policy::Clock | Policy::Pleat => 1,
             };
             for sizes in sizes.chunks(share.max(1)) {
                 let contender = contender(policy, sizes);
@@ -117,18 +155,28 @@ impl Contest {
     }
 
     /// Plays a trace to its end, or to where it is damaged. `progress` hears now and then how many references were played.
-    pub fn play(&mut self, trace: &mut dyn Trace, progress: &mut dyn FnMut(u64)) -> Result<(), TraceError> {
+    pub fn play(&mut self, trace: &mut dyn Trace, progress: &mut dyn FnMut(u64)) -> Result<(), PlayError> {
         let (mut batch, mut samples) = (Vec::new(), Vec::<Sample>::new());
         let mut touches = Vec::new();
         loop {
-            trace.read(&mut batch, &mut samples)?;
+            trace.read(&mut batch, &mut samples).map_err(PlayError::Trace)?;
             if batch.is_empty() {
                 return Ok(());
             }
+            self.check(&batch)?;
             self.number(&batch, &mut touches);
             self.contenders.par_iter_mut().for_each(|entrant| entrant.contender.play(&touches));
             progress(self.references);
         }
+    }
+
+    /// pleat's page table ends where addresses of 48 bits do.
+    fn check(&self, batch: &[Reference]) -> Result<(), PlayError> {
+        if !self.policies.contains(&Policy::Pleat) {
+            return Ok(());
+        }
+        let beyond = batch.iter().find(|reference| reference.page.0 >= LIVE_PAGES_END);
+        beyond.map_or(Ok(()), |reference| Err(PlayError::Beyond(reference.page)))
     }
 
     fn number(&mut self, batch: &[Reference], touches: &mut Vec<Touch>) {
@@ -138,9 +186,14 @@ impl Contest {
             let (number, is_first) = self.pages.number(reference.page);
             if self.last != Some(number) {
                 self.last = Some(number);
-                touches.push(Touch { number, is_first });
+                touches.push(Touch { page: reference.page, number, is_first });
             }
         }
+    }
+
+    /// The pages so far.
+    pub fn pages(&self) -> PageCount {
+        PageCount(self.pages.count())
     }
 
     /// The scores so far, in the order of policies and, for each, of sizes.
@@ -149,7 +202,8 @@ impl Contest {
         for entrant in &self.contenders {
             for (&pages, misses) in entrant.sizes.iter().zip(entrant.contender.misses()) {
                 let (references, cold_misses) = (self.references, self.pages.count());
-                scores.push(Score { policy: entrant.policy, pages, references, misses, cold_misses });
+                let soft_faults = entrant.contender.soft_faults();
+                scores.push(Score { policy: entrant.policy, pages, references, misses, cold_misses, soft_faults });
             }
         }
         debug_assert_eq!(scores.len(), self.policies.len() * self.sizes.len());
@@ -163,5 +217,6 @@ fn contender(policy: Policy, sizes: &[PageCount]) -> Box<dyn Contender> {
         Policy::Min => Box::new(min::Min::new(sizes)),
         Policy::Fifo => Box::new(frames::Frames::new(sizes[0], frames::Hand::Fifo)),
         Policy::Clock => Box::new(frames::Frames::new(sizes[0], frames::Hand::Clock)),
+        Policy::Pleat => Box::new(pleat::Pleat::new(sizes[0])),
     }
 }

@@ -16,14 +16,15 @@ const SLOTS_MIN: u32 = 1 << 16;
 /// LRU.
 pub(super) struct Lru {
     sizes: Vec<PageCount>,
+    /// The same, smallest first.
+    steps: Vec<u64>,
     /// The slot of each page's last reference.
     last: Vec<u32>,
     live: Ranked,
-    /// The next slot, and the end of the axis.
-    now: u32,
+    /// The end of the axis.
     end: u32,
-    /// How many references have each distance.
-    distances: Vec<u64>,
+    /// How many references have a distance above so many of the steps, and no more.
+    above: Vec<u64>,
 }
 
 impl Lru {
@@ -33,7 +34,10 @@ impl Lru {
 
     fn with_axis(sizes: &[PageCount], end: u32) -> Self {
         let live = Ranked::filled(0, end);
-        Self { sizes: sizes.to_vec(), last: Vec::new(), live, now: 0, end, distances: vec![0] }
+        let mut steps: Vec<u64> = sizes.iter().map(|size| size.0).collect();
+        steps.sort_unstable();
+        let above = vec![0; steps.len() + 1];
+        Self { sizes: sizes.to_vec(), steps, last: Vec::new(), live, end, above }
     }
 
     /// Draws the axis anew.
@@ -41,9 +45,9 @@ impl Lru {
         for slot in &mut self.last {
             *slot = self.live.below(*slot);
         }
-        self.now = self.last.len() as u32;
-        self.end = axis_end(self.now, self.end);
-        self.live = Ranked::filled(self.now, self.end);
+        let members = self.last.len() as u32;
+        self.end = axis_end(members, self.end);
+        self.live = Ranked::filled(members, self.end);
     }
 }
 
@@ -56,29 +60,28 @@ pub(super) fn axis_end(members: u32, end: u32) -> u32 {
 impl Contender for Lru {
     fn play(&mut self, touches: &[Touch]) {
         for touch in touches {
-            if self.now == self.end {
+            if self.live.next() == self.end {
                 self.compact();
             }
+            let now = self.live.next();
             if touch.is_first {
                 debug_assert_eq!(touch.number as usize, self.last.len());
-                self.last.push(self.now);
-                self.distances.push(0);
+                self.last.push(now);
             } else {
+                let pages = self.last.len() as u64;
                 let last = &mut self.last[touch.number as usize];
-                let distance = self.distances.len() - 1 - self.live.below(*last) as usize;
-                self.distances[distance] += 1;
-                self.live.remove(*last);
-                *last = self.now;
+                let distance = pages - u64::from(self.live.remove(*last));
+                self.above[self.steps.partition_point(|&step| step < distance)] += 1;
+                *last = now;
             }
-            self.live.insert(self.now);
-            self.now += 1;
+            self.live.push();
         }
     }
 
     fn misses(&self) -> Vec<u64> {
-        let misses = |size: &PageCount| match self.distances.get(size.0 as usize + 1..) {
-            Some(longer) => longer.iter().sum(),
-            None => 0,
+        let misses = |size: &PageCount| {
+            let reached = self.steps.partition_point(|&step| step <= size.0);
+            self.above[reached..].iter().sum()
         };
         self.sizes.iter().map(misses).collect()
     }

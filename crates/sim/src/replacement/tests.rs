@@ -82,7 +82,7 @@ pub(super) mod plain {
 
 /// References that come back at all distances: some near, some far, some new.
 fn references() -> impl Strategy<Value = Vec<u64>> {
-    let page = prop_oneof![0..6_u64, 0..40_u64, 0..1000_u64, (0..4_u64).prop_map(|page| page << 40)];
+    let page = prop_oneof![0..6_u64, 0..40_u64, 0..1000_u64, (0..4_u64).prop_map(|page| page << 34)];
     prop::collection::vec((page, 1..4_usize), 0..150)
         .prop_map(|runs| runs.into_iter().flat_map(|(page, count)| std::iter::repeat_n(page, count)).collect())
 }

@@ -23,20 +23,23 @@ enum Frame {
 
 /// Neighbouring frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Window {
-    pub(crate) first: FrameIndex,
-    pub(crate) count: usize,
+pub struct Window {
+    /// The first of them.
+    pub first: FrameIndex,
+    /// How many.
+    pub count: usize,
 }
 
 impl Window {
-    pub(crate) fn frames(self) -> impl Iterator<Item = FrameIndex> {
+    /// Each of them.
+    pub fn frames(self) -> impl Iterator<Item = FrameIndex> {
         (self.first.0..self.first.0 + self.count as u32).map(FrameIndex)
     }
 }
 
 /// The ring. The three positions count frames since the beginning; `base <= head <= tail <= base + frames`.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub struct Ring {
     frames: Vec<Frame>,
     base: u64,
     head: u64,
@@ -46,7 +49,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    pub(crate) fn new(frames: PageCount) -> Self {
+    /// A ring of so many frames, at least one, all empty.
+    pub fn new(frames: PageCount) -> Self {
         assert!(frames > PageCount::ZERO);
         Self { frames: vec![Frame::Empty; frames.0 as usize], base: 0, head: 0, tail: 0, held: 0 }
     }
@@ -62,13 +66,13 @@ impl Ring {
     }
 
     /// Neighbouring frames that can be filled now, at most `count_max`.
-    pub(crate) fn room(&self, count_max: PageCount) -> Window {
+    pub fn room(&self, count_max: PageCount) -> Window {
         let free = self.frames.len() as u64 - (self.tail - self.base);
         self.run_from(self.tail, free.min(count_max.0))
     }
 
     /// Pages from `page` on have been moved into the first `count` frames of [`Ring::room`].
-    pub(crate) fn filled(&mut self, page: PageIndex, count: PageCount) {
+    pub fn filled(&mut self, page: PageIndex, count: PageCount) {
         for step in 0..count.0 {
             let index = self.index(self.tail + step);
             assert!(self.frames[index] == Frame::Empty, "a frame filled twice");
@@ -79,37 +83,37 @@ impl Ring {
     }
 
     /// Frames filled since the beginning.
-    pub(crate) fn filled_ever(&self) -> u64 {
+    pub fn filled_ever(&self) -> u64 {
         self.tail
     }
 
     /// Frames that wait, vacant ones included.
-    pub(crate) fn waiting(&self) -> u64 {
+    pub fn waiting(&self) -> u64 {
         self.tail - self.head
     }
 
     /// Whether as many wait as should: the rest is room for what the server moves out when it finds none.
-    pub(crate) fn is_stocked(&self) -> bool {
+    pub fn is_stocked(&self) -> bool {
         self.waiting() * 4 >= self.capacity() * 3
     }
 
     /// Whether hardly any wait.
-    pub(crate) fn is_bare(&self) -> bool {
+    pub fn is_bare(&self) -> bool {
         self.waiting() * 8 < self.capacity()
     }
 
     /// Frames there are.
-    pub(crate) fn capacity(&self) -> u64 {
+    pub fn capacity(&self) -> u64 {
         self.frames.len() as u64
     }
 
     /// Frames whose memory counts as resident.
-    pub(crate) fn held(&self) -> PageCount {
+    pub fn held(&self) -> PageCount {
         PageCount(self.held)
     }
 
     /// Takes the oldest waiting frames, at most `count_max`, for encoding. Vacant ones among them hold nothing.
-    pub(crate) fn take(&mut self, count_max: usize) -> Window {
+    pub fn take(&mut self, count_max: usize) -> Window {
         let window = self.run_from(self.head, self.waiting().min(count_max as u64));
         for frame in window.frames() {
             let state = &mut self.frames[frame.0 as usize];
@@ -122,7 +126,7 @@ impl Ring {
     }
 
     /// The page in a frame that is being encoded; `None` if the frame is vacant.
-    pub(crate) fn page(&self, frame: FrameIndex) -> Option<PageIndex> {
+    pub fn page(&self, frame: FrameIndex) -> Option<PageIndex> {
         match self.frames[frame.0 as usize] {
             Frame::Encoding(page) | Frame::Waiting(page) => Some(page),
             Frame::Vacant | Frame::Empty => None,
@@ -130,19 +134,19 @@ impl Ring {
     }
 
     /// Whether the frame's page may be moved back.
-    pub(crate) fn is_waiting(&self, frame: FrameIndex) -> bool {
+    pub fn is_waiting(&self, frame: FrameIndex) -> bool {
         matches!(self.frames[frame.0 as usize], Frame::Waiting(_))
     }
 
     /// The frame's page has been moved back.
-    pub(crate) fn vacate(&mut self, frame: FrameIndex) {
+    pub fn vacate(&mut self, frame: FrameIndex) {
         assert!(self.page(frame).is_some(), "an empty frame vacated");
         self.frames[frame.0 as usize] = Frame::Vacant;
         self.held -= 1;
     }
 
     /// The program has moved the frame's page.
-    pub(crate) fn set_page(&mut self, frame: FrameIndex, page: PageIndex) {
+    pub fn set_page(&mut self, frame: FrameIndex, page: PageIndex) {
         match &mut self.frames[frame.0 as usize] {
             Frame::Waiting(old) | Frame::Encoding(old) => *old = page,
             Frame::Vacant | Frame::Empty => panic!("an empty frame has no page"),
@@ -150,7 +154,7 @@ impl Ring {
     }
 
     /// The frames of a window taken before have been given back to the system.
-    pub(crate) fn freed(&mut self, window: Window) {
+    pub fn freed(&mut self, window: Window) {
         for frame in window.frames() {
             let state = &mut self.frames[frame.0 as usize];
             assert!(matches!(state, Frame::Encoding(_) | Frame::Vacant), "{frame:?} freed while {state:?}");
@@ -165,7 +169,7 @@ impl Ring {
     }
 
     /// Whether no worker is encoding.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.base == self.head
     }
 }

@@ -1,0 +1,92 @@
+//! The live pager's parts, driven in its order: what moves out, what waits, what comes back.
+//!
+//! Hand, page table and ring are those of `cache`; ages, streams and what is dropped behind walks those of `policy`. Only the
+//! order of calls is told again here, from `crates/pager`, and its numbers, which it keeps to itself.
+
+use cache::ring::Ring;
+use cache::{Cache, Hand};
+use page::{FrameIndex, PageCount, PageIndex};
+use policy::drop_behind::{DropBehind, Run, Victim};
+use policy::prefetch::Streams;
+use policy::replacement::Age;
+use store::Slabs;
+
+/// Pages encoded at a time.
+pub(crate) const ENCODE_BATCH: usize = 64;
+/// Pages moved at a time.
+const MOVE_BATCH: PageCount = PageCount(32);
+/// Pages that the hand passes at a time.
+const LOOKS_MAX: u64 = 4096;
+/// The part of memory that may wait to be encoded, as a divisor, and its bounds in pages.
+const FRAMES_DIVISOR: u64 = 16;
+const FRAMES_MIN: u64 = 256;
+const FRAMES_MAX: u64 = 1 << 20;
+/// The part of what may wait that a walk may use again, as a divisor.
+const LAG_DIVISOR: u64 = 2;
+
+/// A program's memory under pleat.
+pub(crate) struct Live {
+    pub(crate) cache: Cache<Slabs>,
+    pub(crate) ring: Ring,
+    pub(crate) streams: Streams,
+    hand: Hand,
+    behind: DropBehind,
+}
+
+impl Live {
+    /// For a memory of `size`. Below the smallest budget, 4096 pages, which is for comparisons only, a quarter may wait.
+    pub(crate) fn new(cache: Cache<Slabs>, size: PageCount) -> Self {
+        let frames = (size.0 / FRAMES_DIVISOR).clamp(FRAMES_MIN, FRAMES_MAX).min((size.0 / 4).max(1));
+        let behind = DropBehind::new(PageCount(frames / LAG_DIVISOR));
+        let ring = Ring::new(PageCount(frames));
+        Self { cache, ring, streams: Streams::default(), hand: Hand::default(), behind }
+    }
+
+    /// Pages in memory as they are.
+    pub(crate) fn held(&self) -> PageCount {
+        self.cache.census().resident + self.ring.held()
+    }
+
+    /// Moves a run of pages to the ring and returns its length, zero if the hand only made pages younger; `None` if the
+    /// ring is full or no page is left.
+    pub(crate) fn move_out(&mut self) -> Option<PageCount> {
+        let room = self.ring.room(MOVE_BATCH);
+        if room.count == 0 || self.cache.census().resident == PageCount::ZERO {
+            return None;
+        }
+        let Some((first, count, victim)) = self.victims(PageCount(room.count as u64)) else {
+            return Some(PageCount::ZERO);
+        };
+        for (step, frame) in room.frames().take(count.0 as usize).enumerate() {
+            self.cache.leave(first + PageCount(step as u64), frame);
+        }
+        self.ring.filled(first, count);
+        self.behind.evicted(first, victim);
+        Some(count)
+    }
+
+    /// The next run to go, and who has chosen it.
+    fn victims(&mut self, run_max: PageCount) -> Option<(PageIndex, PageCount, Victim)> {
+        while let Some(passed) = self.behind.next_run() {
+            if let Some((page, count)) = self.cache.resident_run(passed.start, passed.count, Age::TOUCHED) {
+                return Some((page, count.min(run_max), Victim::Passed));
+            }
+        }
+        let (page, count) = self.cache.victims(&mut self.hand, run_max, LOOKS_MAX)?;
+        Some((page, count, Victim::Hand))
+    }
+
+    /// A page that waits in `frame` is touched.
+    pub(crate) fn take_back(&mut self, page: PageIndex, frame: FrameIndex) {
+        self.streams.window(page);
+        self.ring.vacate(frame);
+        self.cache.settle(page, Age::HOT);
+        self.behind.brought(Run { start: page, count: PageCount(1) }, PageCount(1));
+    }
+
+    /// Pages from `start` on have been brought back, where `window` were wanted.
+    pub(crate) fn brought(&mut self, start: PageIndex, count: PageCount, window: PageCount) {
+        self.streams.shortened(start, window, count);
+        self.behind.brought(Run { start, count }, window);
+    }
+}
