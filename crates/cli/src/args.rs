@@ -77,7 +77,7 @@ pub(crate) enum Command {
     },
     /// Count misses of replacement policies on a trace of page references
     #[command(after_help = sim::EXAMPLES)]
-    Sim(SimArgs),
+    Sim(Box<SimArgs>),
     /// Make a trace of page references with a known behaviour
     #[command(after_help = synth::EXAMPLES)]
     Synth(SynthArgs),

@@ -10,13 +10,20 @@ use indicatif::{ProgressBar, ProgressStyle};
 use page::PageCount;
 use serde::Serialize;
 use sim::replacement::{Contest, Policy, Score};
+use sim::timed::{Device, Machine, System};
 use trace::Ending;
 
 use crate::manual::print;
+use crate::size::Ram;
+
+mod calibrate;
+mod timed;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   pleat sim app.trace --replacement lru,min --pages 1000,2000,4000
+  pleat sim app.trace --system pleat,off --ram 25%,50%,75% --backing sata-ssd --ratio 0.35
+  pleat sim --calibrate here.json; pleat sim app.trace --system pleat --ram 50% --machine here.json --backing here.json
   pleat sim a.txt b.trace --replacement lru,min,clock --pages 25000 --json out.json
 
 A trace is a text with one reference a line (`R 499` or `W 0x1f3`, page numbers), pleat's own compact form, or what
@@ -26,31 +33,76 @@ misses are references to pages that have been in memory and are no longer. First
 whatever the policy, are counted apart, as cold_misses: page faults are misses + cold_misses. For pleat, soft_faults are
 references to pages that were on their way out and stayed: what it costs to learn which pages are in use.
 
+--system goes by what steps cost on a machine and a device; --costs tells which of these were measured and which are guesses.
+
 Exit status 0, or 125 if something is wrong. A truncated trace is played as far as it is whole, with a warning.";
 
 /// `pleat sim`.
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
     /// The traces
-    #[arg(required = true, value_name = "TRACE")]
+    #[arg(required_unless_present_any = ["calibrate", "costs", "probe"], value_name = "TRACE")]
     traces: Vec<PathBuf>,
 
     /// Count misses of these replacement policies: lru, min (Belady's), fifo, clock, pleat
-    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', required = true, value_parser = policy)]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = policy,
+        required_unless_present_any = ["system", "calibrate", "costs", "probe"], conflicts_with = "system", requires = "pages")]
     replacement: Vec<Policy>,
 
     /// Sizes of memory to count them at, in pages of 4 KiB
-    #[arg(long, value_name = "COUNT", num_args = 1.., value_delimiter = ',', required = true, value_parser = pages)]
+    #[arg(long, value_name = "COUNT", num_args = 1.., value_delimiter = ',', value_parser = pages, requires = "replacement")]
     pages: Vec<PageCount>,
+
+    /// Tell how long the program would take under these systems: pleat, off (the device alone)
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', requires = "ram", value_parser = timed::system)]
+    system: Vec<System>,
+
+    /// Sizes of RAM for that: bytes, or a percentage of the trace's pages
+    #[arg(long, value_name = "SIZE|PERCENT%", num_args = 1.., value_delimiter = ',', requires = "system",
+        value_parser = timed::ram)]
+    ram: Vec<Ram>,
+
+    /// What steps cost: reference, castro, tuduce-gross-p4, tuduce-gross-g5, or a file that --calibrate has written
+    #[arg(long, value_name = "PROFILE", default_value = "reference", value_parser = timed::machine)]
+    machine: Machine,
+
+    /// What lies below RAM: nvme, sata-ssd, disk-7200, disk-castro, disk-tuduce-gross-p4, disk-tuduce-gross-g5, or a file that
+    /// --calibrate has written
+    #[arg(long, value_name = "PROFILE", default_value = "nvme", value_parser = timed::device)]
+    backing: Device,
+
+    /// Encoded bytes by original bytes, on average, of pages that the trace has no sample of
+    #[arg(long, value_name = "PART", default_value = "0.4", value_parser = ratio)]
+    ratio: f64,
 
     /// Write an array of objects here, one for each trace, policy and size; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Measure this machine, which takes some seconds, and write what its steps cost here, for --machine and --backing. The
+    /// device is that of the temporary directory
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    calibrate: Option<PathBuf>,
+
+    /// Print what steps cost on each machine and device, and how that is known
+    #[arg(long, exclusive = true)]
+    costs: bool,
+
+    /// What `--calibrate` runs under pleat.
+    #[arg(long, hide = true, exclusive = true, value_name = "PATTERN")]
+    probe: Option<calibrate::Pattern>,
 }
 
 fn policy(name: &str) -> Result<Policy, String> {
     let names = || Policy::ALL.map(|(name, _)| name).join(", ");
     Policy::named(name).ok_or_else(|| format!("there is no such policy; there are {}", names()))
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
+        _ => Err("expected a number from 0 to 1".to_owned()),
+    }
 }
 
 fn pages(text: &str) -> Result<PageCount, String> {
@@ -62,8 +114,8 @@ fn pages(text: &str) -> Result<PageCount, String> {
 
 /// A row of `--json`.
 #[derive(Serialize)]
-struct Row<'a> {
-    trace: &'a str,
+struct Row {
+    trace: String,
     policy: &'static str,
     pages: u64,
     references: u64,
@@ -79,48 +131,82 @@ struct Row<'a> {
 
 /// `pleat sim`.
 pub(crate) fn run(args: &SimArgs) -> Result<()> {
+    if let Some(pattern) = args.probe {
+        return calibrate::probe(pattern);
+    }
+    if let Some(path) = &args.calibrate {
+        return calibrate::run(path);
+    }
+    if args.costs {
+        return print(timed::costs().as_bytes());
+    }
     // Before the work: nobody wants to hear of it only afterwards.
     let json = args.json.as_deref().filter(|path| *path != Path::new("-"));
     let json = json.map(|path| File::create(path).with_context(|| format!("--json {}", path.display()))).transpose()?;
-    let mut played = Vec::new();
+    let (document, table) = if args.system.is_empty() {
+        let rows = replacement(args)?;
+        (document(&rows)?, replacement_table(&rows, args.traces.len() > 1))
+    } else {
+        let rows = timed::run(args)?;
+        (document(&rows)?, timed::table(&rows))
+    };
+    match (&args.json, json) {
+        (Some(_), None) => return print(document.as_bytes()),
+        (Some(path), Some(file)) => {
+            let mut out = BufWriter::new(file);
+            let written = out.write_all(document.as_bytes()).and_then(|()| out.flush());
+            written.with_context(|| format!("--json {}", path.display()))?;
+        }
+        (None, _) => {}
+    }
+    print(table.as_bytes())
+}
+
+/// Plays all traces with all policies and sizes.
+fn replacement(args: &SimArgs) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
     for path in &args.traces {
         let name = path.display().to_string();
         let (scores, ending) = play(path, args).map_err(|error| anyhow!("{name}: {error:#}"))?;
-        played.push((name, scores, ending));
-    }
-    let mut rows = Vec::new();
-    for (trace, scores, ending) in &played {
-        let truncated_at_byte = if let Ending::Truncated { offset } = ending { Some(*offset) } else { None };
         rows.extend(scores.iter().map(|score| Row {
-            trace,
+            trace: name.clone(),
             policy: score.policy.name(),
             pages: score.pages.0,
             references: score.references,
             misses: score.misses,
             cold_misses: score.cold_misses,
             soft_faults: score.soft_faults,
-            truncated_at_byte,
+            truncated_at_byte: truncated_at(ending),
         }));
     }
-    match (&args.json, json) {
-        (Some(_), None) => return print(document(&rows)?.as_bytes()),
-        (Some(path), Some(file)) => {
-            let mut out = BufWriter::new(file);
-            let written = out.write_all(document(&rows)?.as_bytes()).and_then(|()| out.flush());
-            written.with_context(|| format!("--json {}", path.display()))?;
+    Ok(rows)
+}
+
+const fn truncated_at(ending: Ending) -> Option<u64> {
+    if let Ending::Truncated { offset } = ending { Some(offset) } else { None }
+}
+
+/// Says what is wrong with the end of a trace.
+fn warn(path: &Path, ending: Ending) {
+    let name = path.display();
+    match ending {
+        Ending::Truncated { offset } => {
+            eprintln!("pleat: {name}: truncated: only the first {offset} bytes are whole, and were played");
         }
-        (None, _) => {}
+        Ending::Unterminated { offset } => {
+            eprintln!("pleat: {name}: the last line, at byte {offset}, has no line end; taken as it is");
+        }
+        Ending::Whole { .. } | Ending::Open => {}
     }
-    print(table(&rows, args.traces.len() > 1).as_bytes())
 }
 
 /// An array with a line for each row.
-fn document(rows: &[Row<'_>]) -> Result<String> {
+fn document(rows: &[impl Serialize]) -> Result<String> {
     let lines = rows.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }
 
-fn table(rows: &[Row<'_>], has_many: bool) -> String {
+fn replacement_table(rows: &[Row], has_many: bool) -> String {
     let mut lines = Vec::new();
     for of_trace in rows.chunk_by(|one, next| one.trace == next.trace) {
         let Row { trace, references, cold_misses, .. } = &of_trace[0];
@@ -155,14 +241,6 @@ fn play(path: &Path, args: &SimArgs) -> Result<(Vec<Score>, Ending)> {
     contest.play(&mut *trace, &mut |_| ())?;
     bar.finish_and_clear();
     let ending = trace.ending();
-    match ending {
-        Ending::Truncated { offset } => {
-            eprintln!("pleat: {}: truncated: only the first {offset} bytes are whole, and were played", path.display());
-        }
-        Ending::Unterminated { offset } => {
-            eprintln!("pleat: {}: the last line, at byte {offset}, has no line end; taken as it is", path.display());
-        }
-        Ending::Whole { .. } | Ending::Open => {}
-    }
+    warn(path, ending);
     Ok((contest.scores(), ending))
 }

@@ -151,3 +151,58 @@ fn a_program_is_recorded() {
     let output = sim(&[reduced.path(), "--replacement", "lru", "--pages", "31"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("reduced for memories of 32 pages"));
 }
+
+#[test]
+fn runs_are_told_by_system_and_size() {
+    let trace = Temporary::new("rand", b"");
+    let made = Command::new(env!("CARGO_BIN_EXE_pleat"))
+        .args(["synth", "rand", "--pages", "16000", "--references", "60000", "--out", trace.path()])
+        .status();
+    assert!(made.unwrap().success());
+    let words = [
+        trace.path(),
+        "--system",
+        "pleat,off",
+        "--ram",
+        "50%,128M",
+        "--ratio",
+        "0.25",
+        "--backing",
+        "disk-7200",
+        "--json",
+        "-",
+    ];
+    let output = sim(&words);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let slowdown = |row: usize| rows[row]["slowdown"].as_f64().unwrap();
+    let named: Vec<_> = rows.as_array().unwrap().iter().map(|row| (&row["system"], &row["ram_bytes"])).collect();
+    let pages = rows[0]["trace_pages"].as_u64().unwrap();
+    let (half, all) = (json!(pages * 4096 / 2), json!(128 << 20));
+    let (pleat, off) = (json!("pleat"), json!("off"));
+    assert_eq!(named, [(&pleat, &half), (&pleat, &all), (&off, &half), (&off, &all)]);
+    assert!(slowdown(0) > 1.0 && slowdown(2) > 5.0 * slowdown(0), "{rows}");
+    assert!((slowdown(1) - 1.0).abs() < 1e-9 && (slowdown(3) - 1.0).abs() < 1e-9, "{rows}");
+    assert_eq!(output.stdout, sim(&words).stdout);
+    let table = String::from_utf8(sim(&words[..words.len() - 2]).stdout).unwrap();
+    assert!(table.contains("\n| pleat | 30.") && table.contains("not measured: kernel_fault,"), "{table}");
+    let estimates = rows[0]["estimates"].as_array().unwrap();
+    assert!(estimates.contains(&json!("access")) && !estimates.contains(&json!("encode")), "{rows}");
+    assert!(refused(&[trace.path(), "--system", "castor", "--ram", "50%"]).contains("pleat, off"));
+    assert!(refused(&[trace.path(), "--system", "pleat", "--ram", "1K"]).contains("1M"));
+    let with_machine = |machine| refused(&[trace.path(), "--system", "pleat", "--ram", "50%", "--machine", machine]);
+    assert!(with_machine("cray").contains("castro") && with_machine(trace.path()).contains("no profile"));
+    let costs = sim(&["--costs"]).stdout;
+    assert!(String::from_utf8(costs).unwrap().contains("\n| castro | encode | 50000 | measured | castro, table 2"));
+    // What is wrong with a trace is told with its place, and what is whole is simulated.
+    let whole = fs::read(&trace.0).unwrap();
+    let cut = Temporary::new("rand-cut", &whole[..whole.len() / 2]);
+    let output = sim(&[cut.path(), "--system", "pleat", "--ram", "128M", "--json", "-"]);
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("truncated"));
+    assert!(rows[0]["truncated_at_byte"].as_u64().is_some_and(|at| at < whole.len() as u64 / 2), "{rows}");
+    let mut spoiled = whole;
+    *spoiled.last_mut().unwrap() ^= 1;
+    let spoiled = Temporary::new("rand-spoiled", &spoiled);
+    assert!(refused(&[spoiled.path(), "--system", "pleat", "--ram", "128M"]).contains("at byte"));
+}

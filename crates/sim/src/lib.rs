@@ -1,6 +1,7 @@
 //! Simulates memory on page-reference traces, without a clock of the machine's and without the kernel.
 //!
-//! [`replacement`] counts misses of replacement policies at several memory sizes, in one pass over a trace.
+//! [`replacement`] counts misses of replacement policies at several memory sizes, in one pass over a trace. [`timed`]
+//! tells how long a program takes inside some RAM.
 #![forbid(unsafe_code)]
 
 mod live;
@@ -8,3 +9,4 @@ mod pages;
 mod ranked;
 pub mod replacement;
 mod slots;
+pub mod timed;

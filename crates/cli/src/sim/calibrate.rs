@@ -1,0 +1,210 @@
+//! `pleat sim --calibrate`: what steps cost on this machine.
+//!
+//! A probe, which is this command once more, runs under `pleat run` in less memory than it touches: at random, where each
+//! fault brings one page, and in order, where it brings a window of them. It times each touch from inside; what the codec and
+//! the reclaimer took comes from `--stats`. What cannot be told from that stays an estimate.
+
+use std::fs::{self, File, OpenOptions};
+use std::hint::black_box;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use nix::fcntl::OFlag;
+use page::PAGE_BYTES;
+use policy::prefetch::WINDOW_MAX;
+use serde_json::Value;
+use sim::timed::{Cost, Device, Machine};
+
+use super::timed::Profile;
+
+/// What the probe touches, and within how much.
+const PROBE_PAGES: usize = 16_384;
+const PROBE_RAM: &str = "32M";
+const RANDOM_TOUCHES: usize = 30_000;
+const ROUNDS: usize = 4;
+/// A touch that takes longer has faulted: one that has not takes a tenth of that.
+const FAULT_NS_MIN: u64 = 1_500;
+/// What of a page is noise; the rest is zeros, so that it shrinks to about a third.
+const NOISE_BYTES: usize = 1024;
+
+/// How the probe touches its pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum Pattern {
+    /// At random.
+    Random,
+    /// One after the other, round and round.
+    Walk,
+}
+
+/// Numbers that look like chance and are the same each time (Steele, Lea and Flood, 2014).
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ (mixed >> 31)
+}
+
+/// Touches pages and prints the median of the touches that have faulted, in nanoseconds.
+pub(super) fn probe(pattern: Pattern) -> Result<()> {
+    let mut memory = vec![0_u8; PROBE_PAGES * PAGE_BYTES];
+    let mut state = 1;
+    for page in memory.chunks_mut(PAGE_BYTES) {
+        for word in page[..NOISE_BYTES].chunks_mut(8) {
+            word.copy_from_slice(&draw(&mut state).to_le_bytes());
+        }
+    }
+    let touches = if pattern == Pattern::Walk { ROUNDS * PROBE_PAGES } else { RANDOM_TOUCHES };
+    let mut faults = Vec::with_capacity(touches);
+    for touch in 0..touches {
+        let page = if pattern == Pattern::Walk { touch } else { draw(&mut state) as usize } % PROBE_PAGES;
+        let begun = Instant::now();
+        black_box(memory[page * PAGE_BYTES]);
+        let ns = begun.elapsed().as_nanos() as u64;
+        if ns >= FAULT_NS_MIN {
+            faults.push(ns);
+        }
+    }
+    ensure!(faults.len() * 50 > touches, "the probe hardly faulted: {} of {touches} touches", faults.len());
+    println!("{}", median(&mut faults));
+    Ok(())
+}
+
+fn median(values: &mut [u64]) -> u64 {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+/// Measures and writes the profile.
+pub(super) fn run(path: &Path) -> Result<()> {
+    let mut out = File::create(path).with_context(|| format!("--calibrate {}", path.display()))?;
+    let directory = Temporary::new()?;
+    let machine = measure(&directory.0)?;
+    let device = match measure_device(&directory.0) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("pleat: {}: no device to measure: {error}", directory.0.display());
+            None
+        }
+    };
+    let document = serde_json::to_string_pretty(&Profile { machine, device })? + "\n";
+    out.write_all(document.as_bytes()).with_context(|| format!("--calibrate {}", path.display()))
+}
+
+fn measure(directory: &Path) -> Result<Machine> {
+    const OWN: &str = "pleat sim --calibrate";
+    let (random_ns, stats) = under_pleat("random", directory)?;
+    let (walk_ns, _) = under_pleat("walk", directory)?;
+    let number = |key: &str| stats[key].as_f64().with_context(|| format!("--stats has no {key}"));
+    let each = |ns: f64, pages: &str| Ok::<_, anyhow::Error>(ns / number(pages)?.max(1.0));
+    let decode_ns = each(number("decode_ns")?, "pages_decoded")?;
+    let encode_ns = each(number("encode_ns")?, "pages_encoded")?;
+    let move_ns = each(number("reclaim_ns")? - number("encode_ns")?, "pages_reclaimed")?;
+    // One fault and one page, and one fault and a window of pages: what a page takes, and what is left for the fault.
+    let page_ns = (walk_ns - random_ns) / (WINDOW_MAX.0 - 1) as f64;
+    let fault_ns = random_ns - page_ns;
+    let base = &Machine::ALL[0];
+    let or_base = |ns: f64, base: &Cost| if ns > 0.0 { Cost::measured(ns.round(), OWN) } else { carried(base) };
+    let first_touch_ns = first_touch_ns();
+    Ok(Machine {
+        name: "calibrated".into(),
+        processors: available_parallelism().map_or(1, |count| count.get() as u32),
+        first_touch: Cost::measured(first_touch_ns.round(), OWN),
+        fault: or_base(fault_ns, &base.fault),
+        kernel_fault: Cost::estimate(first_touch_ns.round(), "that of a first touch"),
+        fill: or_base(page_ns - decode_ns, &base.fill),
+        move_out: or_base(move_ns, &base.move_out),
+        encode: Cost::measured(encode_ns.round(), OWN),
+        decode: Cost::measured(decode_ns.round(), OWN),
+        reference: base.reference.clone(),
+        instruction: base.instruction.clone(),
+    })
+}
+
+fn carried(base: &Cost) -> Cost {
+    Cost::estimate(base.ns, "the reference machine's: what was measured here contradicts itself")
+}
+
+/// The probe's median fault, and the statistics of its run.
+fn under_pleat(pattern: &str, directory: &Path) -> Result<(f64, Value)> {
+    let own = std::env::current_exe()?;
+    let stats = directory.join("stats");
+    let run = ["run", "--ram", PROBE_RAM, "--swap", "none", "--stats"];
+    let output =
+        Command::new(&own).args(run).arg(&stats).arg("--").arg(&own).args(["sim", "--probe", pattern]).output()?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the probe does not run under pleat: {}", complaint.trim());
+    let median = String::from_utf8_lossy(&output.stdout).trim().parse().context("the probe's answer")?;
+    Ok((median, serde_json::from_str(&fs::read_to_string(stats)?)?))
+}
+
+fn first_touch_ns() -> f64 {
+    let mut memory = vec![0_u8; PROBE_PAGES * PAGE_BYTES];
+    let begun = Instant::now();
+    for page in memory.chunks_mut(PAGE_BYTES) {
+        page[0] = 1;
+    }
+    black_box(&memory);
+    begun.elapsed().as_nanos() as f64 / PROBE_PAGES as f64
+}
+
+/// Bytes of the file that the device is measured with, and of its large requests.
+const FILE_BYTES: u64 = 64 << 20;
+const LARGE_BYTES: usize = 1 << 20;
+
+/// Reads past the system's caches: of a page, and of a mebibyte.
+fn measure_device(directory: &Path) -> Result<Device> {
+    const OWN: &str = "pleat sim --calibrate: median of reads past the page cache";
+    let path = directory.join("device");
+    let mut file = File::create(&path)?;
+    let (mut state, mut content) = (2, vec![0_u8; LARGE_BYTES]);
+    for _ in 0..FILE_BYTES / LARGE_BYTES as u64 {
+        content.chunks_mut(8).for_each(|word| word.copy_from_slice(&draw(&mut state).to_le_bytes()));
+        file.write_all(&content)?;
+    }
+    file.sync_all()?;
+    let mut file = OpenOptions::new().read(true).custom_flags(OFlag::O_DIRECT.bits()).open(&path)?;
+    let mut room = vec![0_u8; LARGE_BYTES + PAGE_BYTES];
+    // Such reads go to whole pages of memory.
+    let start = room.as_ptr().align_offset(PAGE_BYTES);
+    let mut read = |bytes: usize, times: usize| -> Result<f64> {
+        let mut taken = Vec::new();
+        for _ in 0..times {
+            let at = draw(&mut state) % (FILE_BYTES / bytes as u64) * bytes as u64;
+            let begun = Instant::now();
+            file.seek(SeekFrom::Start(at))?;
+            file.read_exact(&mut room[start..start + bytes])?;
+            taken.push(begun.elapsed().as_nanos() as u64);
+        }
+        Ok(median(&mut taken) as f64)
+    };
+    let (page_ns, large_ns) = (read(PAGE_BYTES, 300)?, read(LARGE_BYTES, 40)?);
+    let transfer_ns = (large_ns - page_ns).max(1.0) * LARGE_BYTES as f64 / (LARGE_BYTES - PAGE_BYTES) as f64;
+    let access_ns = (page_ns - transfer_ns * PAGE_BYTES as f64 / LARGE_BYTES as f64).max(1.0);
+    Ok(Device {
+        name: "calibrated".into(),
+        access: Cost::measured(access_ns.round(), OWN),
+        transfer_mib: Cost::measured(transfer_ns.round(), OWN),
+    })
+}
+
+/// A directory that goes with the measurement.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("pleat-calibrate-{}", std::process::id()));
+        fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,197 @@
+//! `pleat sim --system`: whole runs on a clock of their own.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use indicatif::{ParallelProgressIterator, ProgressBar, ProgressFinish};
+use page::{ByteCount, PAGE_BYTES, PageCount};
+use rayon::prelude::*;
+use serde::Deserialize;
+use serde::Serialize;
+use sim::replacement::Contest;
+use sim::timed::{self, Basis, Cost, Device, Machine, Outcome, Setup, System};
+
+use super::{SimArgs, truncated_at, warn};
+use crate::size::{Human, Ram};
+
+/// The least RAM: below it pleat's marks have no room.
+const RAM_BYTES_MIN: u64 = 1 << 20;
+
+/// A row of `--json`.
+#[derive(Serialize)]
+pub(super) struct Row {
+    trace: String,
+    system: &'static str,
+    ram_bytes: u64,
+    machine: String,
+    backing: String,
+    /// Those of the costs that are guesses.
+    estimates: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated_at_byte: Option<u64>,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+/// `--system`.
+pub(super) fn system(name: &str) -> Result<System, String> {
+    let found = System::ALL.iter().find(|(known, _)| *known == name);
+    let names = || System::ALL.map(|(name, _)| name).join(", ");
+    found.map(|(_, system)| *system).ok_or_else(|| format!("there is no such system; there are {}", names()))
+}
+
+/// What `--calibrate` writes.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Profile {
+    pub(super) machine: Machine,
+    /// None where the temporary directory cannot be read past the system's caches.
+    pub(super) device: Option<Device>,
+}
+
+fn profile(path: &str) -> Result<Profile, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    serde_json::from_slice(&bytes).map_err(|error| format!("no profile: {error}"))
+}
+
+/// `--machine`.
+pub(super) fn machine(name: &str) -> Result<Machine, String> {
+    if let Some(found) = Machine::ALL.into_iter().find(|machine| machine.name == name) {
+        return Ok(found);
+    }
+    let names = || Machine::ALL.map(|machine| machine.name).join(", ");
+    profile(name).map(|profile| profile.machine).map_err(|why| format!("there are {}, and as a file: {why}", names()))
+}
+
+/// `--backing`.
+pub(super) fn device(name: &str) -> Result<Device, String> {
+    if let Some(found) = Device::ALL.into_iter().find(|device| device.name == name) {
+        return Ok(found);
+    }
+    let names = || Device::ALL.map(|device| device.name).join(", ");
+    let found = profile(name).and_then(|profile| profile.device.ok_or_else(|| "it has no device".to_owned()));
+    found.map_err(|why| format!("there are {}, and as a file: {why}", names()))
+}
+
+/// `--costs`.
+pub(super) fn costs() -> String {
+    let mut lines = vec!["| profile | step | ns | | source |\n|---|---|---|---|---|\n".to_owned()];
+    let mut add = |name: &str, costs: &[(&'static str, &Cost)]| {
+        lines.extend(costs.iter().map(|(step, cost)| {
+            let basis = if cost.basis == Basis::Measured { "measured" } else { "estimate" };
+            format!("| {name} | {step} | {} | {basis} | {} |\n", cost.ns, cost.source)
+        }));
+    };
+    for machine in Machine::ALL {
+        add(&machine.name, &machine.costs());
+    }
+    for device in Device::ALL {
+        add(&device.name, &device.costs());
+    }
+    lines.concat()
+}
+
+/// The costs that are guesses.
+fn estimates(args: &SimArgs) -> Vec<&'static str> {
+    let (machine, device) = (args.machine.costs(), args.backing.costs());
+    let all = machine.iter().chain(&device);
+    all.filter(|(_, cost)| cost.basis == Basis::Estimate).map(|(step, _)| *step).collect()
+}
+
+/// `--ram`.
+pub(super) fn ram(text: &str) -> Result<Ram, String> {
+    match text.parse()? {
+        Ram::Auto => Err("a simulation has no machine: give a size or a percentage of the trace's pages".to_owned()),
+        Ram::Bytes(bytes) if bytes.0 < RAM_BYTES_MIN => Err("at least 1M".to_owned()),
+        ram => Ok(ram),
+    }
+}
+
+/// Plays all traces with all systems and sizes.
+pub(super) fn run(args: &SimArgs) -> Result<Vec<Row>> {
+    let mut cells = Vec::new();
+    for path in &args.traces {
+        let pages = count_pages(path)?;
+        for &system in &args.system {
+            for &ram in &args.ram {
+                let ram = match ram {
+                    Ram::Percent(percent) => ByteCount((pages.bytes().0 as f64 * percent / 100.0) as u64),
+                    Ram::Bytes(bytes) => bytes,
+                    Ram::Auto => unreachable!("refused when the options were read"),
+                };
+                if ram.0 < RAM_BYTES_MIN {
+                    bail!("{}: {} is too little RAM to simulate; at least 1M", path.display(), Human(ram.0));
+                }
+                cells.push((path, system, ram));
+            }
+        }
+    }
+    let bar = ProgressBar::new(cells.len() as u64).with_finish(ProgressFinish::AndClear);
+    cells.into_par_iter().progress_with(bar).map(|(path, system, ram)| cell(path, system, ram, args)).collect()
+}
+
+/// The pages of a trace. What is wrong with it is told here, before the work, and once.
+fn count_pages(path: &Path) -> Result<PageCount> {
+    let name = path.display();
+    if path == Path::new("-") {
+        bail!("--system reads a trace several times: it cannot come from standard input");
+    }
+    let mut contest = Contest::new(&[], &[]);
+    let mut trace =
+        trace::open(File::open(path).with_context(|| name.to_string())?).map_err(|error| anyhow!("{name}: {error}"))?;
+    contest.play(&mut *trace, &mut |_| ()).map_err(|error| anyhow!("{name}: {error}"))?;
+    warn(path, trace.ending());
+    Ok(contest.pages())
+}
+
+fn cell(path: &Path, system: System, ram: ByteCount, args: &SimArgs) -> Result<Row> {
+    let name = path.display();
+    let mut trace =
+        trace::open(File::open(path).with_context(|| name.to_string())?).map_err(|error| anyhow!("{name}: {error}"))?;
+    let setup = Setup { system, ram, machine: &args.machine, device: &args.backing, ratio: args.ratio };
+    let outcome = timed::play(setup, &mut *trace).map_err(|error| anyhow!("{name}: {error}"))?;
+    Ok(Row {
+        trace: name.to_string(),
+        system: system.name(),
+        ram_bytes: ram.0,
+        machine: args.machine.name.to_string(),
+        backing: args.backing.name.to_string(),
+        estimates: estimates(args),
+        truncated_at_byte: truncated_at(trace.ending()),
+        outcome,
+    })
+}
+
+/// Rows for people.
+pub(super) fn table(rows: &[Row]) -> String {
+    const HEAD: &str =
+        "| system | RAM | seconds | slowdown | soft | compressed | backed | swapped out | a second | largest pool |";
+    let mut lines = Vec::new();
+    for of_trace in rows.chunk_by(|one, next| one.trace == next.trace) {
+        let Row { trace, machine, backing, estimates, outcome, .. } = &of_trace[0];
+        let size = Human(outcome.trace_pages * PAGE_BYTES as u64);
+        let seconds = outcome.unlimited_seconds;
+        lines.push(format!("{trace}: {size}, {seconds:.3} s with RAM enough, on {machine} with {backing}"));
+        lines.push(format!("estimates, not measured: {}\n", estimates.join(", ")));
+        lines.push(format!("{HEAD}\n|{}", "---|".repeat(10)));
+        lines.extend(of_trace.iter().map(line));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn line(row: &Row) -> String {
+    let Outcome { run_seconds, slowdown, faults, pages_swapped_out, swapped_out_per_second, .. } = &row.outcome;
+    let cells = [
+        row.system.to_owned(),
+        Human(row.ram_bytes).to_string(),
+        format!("{run_seconds:.3}"),
+        format!("{slowdown:.2}"),
+        faults.soft.to_string(),
+        (faults.compressed + faults.same_filled).to_string(),
+        faults.backed.to_string(),
+        pages_swapped_out.to_string(),
+        format!("{swapped_out_per_second:.0}"),
+        Human(row.outcome.pool_bytes_max).to_string(),
+    ];
+    format!("| {} |", cells.join(" | "))
+}

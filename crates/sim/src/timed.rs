@@ -1,0 +1,225 @@
+//! Whole runs on a clock of their own: how long a program takes inside some RAM, by system, machine and backing device.
+//!
+//! The program's own time is that of its trace; faults, and what they wait for, come on top. What the reclaimer does takes
+//! no time of the program's where there is a second processor, until the program has used up the room that is kept free
+//! for it. The costs are a machine's ([`Machine`]) and a device's ([`Device`]). The same trace, options and costs give the
+//! same numbers.
+
+use page::{ByteCount, PageIndex};
+use serde::Serialize;
+use trace::{Sample, TimeUnit, Trace, TraceError};
+
+mod costs;
+mod device;
+mod lengths;
+mod off;
+mod pleat;
+
+pub use costs::{Basis, Cost, Machine};
+pub use device::Device;
+use device::Queue;
+pub use lengths::Lengths;
+
+/// What keeps the program inside its RAM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum System {
+    /// `pleat run`: its cache, hand, ring, watermarks and prefetch, over slabs and the segment log.
+    Pleat,
+    /// Nothing but the kernel: pages to the device as they are, one by one, by a clock.
+    Off,
+}
+
+impl System {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 2] = [("pleat", Self::Pleat), ("off", Self::Off)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, system)| *system == self).expect("all are in the table").0
+    }
+}
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The system.
+    pub system: System,
+    /// What the program and all that keeps it there may hold.
+    pub ram: ByteCount,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// What lies below RAM.
+    pub device: &'a Device,
+    /// How small pages get that the trace has no samples of: the mean, as a part of the page.
+    pub ratio: f64,
+}
+
+/// Faults by what they found.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Faults {
+    /// First touches.
+    pub first_touch: u64,
+    /// Pages that had been moved out and were not encoded yet.
+    pub soft: u64,
+    /// Pages of one repeated word.
+    pub same_filled: u64,
+    /// Pages in the pool, or on their way to the device.
+    pub compressed: u64,
+    /// Pages on the device.
+    pub backed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// References of the trace.
+    pub references: u64,
+    /// Pages of the trace.
+    pub trace_pages: u64,
+    /// The program's own time, and what first touches take: a run with RAM enough.
+    pub unlimited_seconds: f64,
+    /// The run.
+    pub run_seconds: f64,
+    /// How many times as long.
+    pub slowdown: f64,
+    /// Faults by kind.
+    pub faults: Faults,
+    /// Pages brought along with others.
+    pub prefetched: u64,
+    /// Pages that went to the device (PSO).
+    pub pages_swapped_out: u64,
+    /// The same in a second of the run (SO).
+    pub swapped_out_per_second: f64,
+    /// Bytes written to the device.
+    pub written_bytes: u64,
+    /// Bytes read from it.
+    pub read_bytes: u64,
+    /// The largest pool.
+    pub pool_bytes_max: u64,
+    /// The pool over time: seconds and bytes, at most some hundred points.
+    pub pool: Vec<(f64, u64)>,
+}
+
+/// The clock of a run, and what is counted on it.
+struct Run<'a> {
+    setup: Setup<'a>,
+    lengths: Lengths,
+    now_ns: f64,
+    queue: Queue<'a>,
+    faults: Faults,
+    prefetched: u64,
+    pages_swapped_out: u64,
+    written_bytes: u64,
+    read_bytes: u64,
+}
+
+impl Run<'_> {
+    fn pass(&mut self, cost: &Cost) {
+        self.now_ns += cost.ns;
+    }
+
+    /// The program waits until then, if that is not past.
+    const fn wait_until(&mut self, ns: f64) {
+        self.now_ns = self.now_ns.max(ns);
+    }
+
+    /// The program waits for a page from the device.
+    fn read(&mut self, bytes: u64) {
+        self.read_bytes += bytes;
+        self.now_ns = self.queue.read(self.now_ns, bytes);
+    }
+
+    /// Something is written while the program goes on.
+    fn write(&mut self, bytes: u64) {
+        self.written_bytes += bytes;
+        self.queue.write(self.now_ns, bytes);
+    }
+}
+
+/// A system at work.
+trait Keeper {
+    /// The program touches a page.
+    fn touch(&mut self, run: &mut Run<'_>, page: PageIndex, is_write: bool);
+
+    /// What the pool takes now.
+    fn pool_bytes(&self) -> u64;
+}
+
+/// How many points of the pool are kept before every other one is dropped.
+const POINTS_MAX: usize = 256;
+
+/// Plays a trace to its end, or to where it is damaged.
+pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, TraceError> {
+    let machine = setup.machine;
+    let unit_ns = match trace.header().unit {
+        TimeUnit::References => machine.reference.ns,
+        TimeUnit::Nanoseconds => 1.0,
+        TimeUnit::Instructions => machine.instruction.ns,
+    };
+    let mut keeper: Box<dyn Keeper> = match setup.system {
+        System::Pleat => Box::new(pleat::Pleat::new(setup.ram)),
+        System::Off => Box::new(off::Off::new(setup.ram)),
+    };
+    let mut run = Run {
+        setup,
+        lengths: Lengths::new(setup.ratio),
+        now_ns: 0.0,
+        queue: Queue::new(setup.device),
+        faults: Faults::default(),
+        prefetched: 0,
+        pages_swapped_out: 0,
+        written_bytes: 0,
+        read_bytes: 0,
+    };
+    let mut outcome = Outcome::default();
+    let (mut batch, mut samples) = (Vec::new(), Vec::<Sample>::new());
+    let mut last = None;
+    let (mut every, mut until_point) = (1, 1);
+    loop {
+        trace.read(&mut batch, &mut samples)?;
+        run.lengths.learn(&samples);
+        if batch.is_empty() {
+            break;
+        }
+        for reference in &batch {
+            let since = reference.time.saturating_sub(last.unwrap_or(reference.time));
+            last = Some(reference.time);
+            run.now_ns += since as f64 * unit_ns;
+            outcome.unlimited_seconds += since as f64 * unit_ns / 1e9;
+            keeper.touch(&mut run, reference.page, reference.access == trace::Access::Write);
+        }
+        outcome.references += batch.len() as u64;
+        outcome.pool_bytes_max = outcome.pool_bytes_max.max(keeper.pool_bytes());
+        until_point -= 1;
+        if until_point == 0 {
+            outcome.pool.push((run.now_ns / 1e9, keeper.pool_bytes()));
+            if outcome.pool.len() == POINTS_MAX {
+                every *= 2;
+                let mut index = 0;
+                outcome.pool.retain(|_| {
+                    index += 1;
+                    index % 2 == 0
+                });
+            }
+            until_point = every;
+        }
+    }
+    Ok(finish(outcome, &run))
+}
+
+fn finish(mut outcome: Outcome, run: &Run<'_>) -> Outcome {
+    outcome.faults = run.faults;
+    outcome.trace_pages = run.faults.first_touch;
+    outcome.unlimited_seconds += run.faults.first_touch as f64 * run.setup.machine.first_touch.ns / 1e9;
+    outcome.run_seconds = run.now_ns / 1e9;
+    outcome.slowdown = outcome.run_seconds / outcome.unlimited_seconds.max(1e-9);
+    outcome.prefetched = run.prefetched;
+    outcome.pages_swapped_out = run.pages_swapped_out;
+    outcome.swapped_out_per_second = run.pages_swapped_out as f64 / outcome.run_seconds.max(1e-9);
+    outcome.written_bytes = run.written_bytes;
+    outcome.read_bytes = run.read_bytes;
+    outcome
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! What steps cost on a machine. Each number says whether it was measured, and where, or what it was guessed from.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+/// What is known of a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Somebody measured it on the machine that it is said to be of.
+    Measured,
+    /// It was guessed, or carried over from another machine.
+    Estimate,
+}
+
+/// A cost.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Cost {
+    /// Nanoseconds.
+    pub ns: f64,
+    /// What is known of it.
+    pub basis: Basis,
+    /// Who measured it, or what it was guessed from.
+    pub source: Cow<'static, str>,
+}
+
+impl Cost {
+    /// Measured, as `source` says.
+    pub const fn measured(ns: f64, source: &'static str) -> Self {
+        Self { ns, basis: Basis::Measured, source: Cow::Borrowed(source) }
+    }
+
+    /// Guessed, from what `source` says.
+    pub const fn estimate(ns: f64, source: &'static str) -> Self {
+        Self { ns, basis: Basis::Estimate, source: Cow::Borrowed(source) }
+    }
+}
+
+/// A machine without what lies below its RAM.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its name.
+    pub name: Cow<'static, str>,
+    /// How many processors it has. With two or more the reclaimer has one of its own.
+    pub processors: u32,
+    /// A page that is touched for the first time.
+    pub first_touch: Cost,
+    /// A fault that pleat serves, without what is done for it.
+    pub fault: Cost,
+    /// A fault on a swapped page that the kernel serves, without the device.
+    pub kernel_fault: Cost,
+    /// One page put in place at a fault.
+    pub fill: Cost,
+    /// Moving a page out.
+    pub move_out: Cost,
+    /// Encoding a page.
+    pub encode: Cost,
+    /// Decoding a page.
+    pub decode: Cost,
+    /// The program's own time for a reference, where the trace has no times.
+    pub reference: Cost,
+    /// The same for an instruction, where it counts those.
+    pub instruction: Cost,
+}
+
+const REFERENCE: Cost = Cost::estimate(100.0, "a guess: it depends on the program; give a trace with times instead");
+
+impl Machine {
+    /// The profiles.
+    pub const ALL: [Self; 4] = [REFERENCE_MACHINE, CASTRO, TUDUCE_GROSS_P4, TUDUCE_GROSS_G5];
+
+    /// The costs by name.
+    pub fn costs(&self) -> [(&'static str, &Cost); 9] {
+        [
+            ("first_touch", &self.first_touch),
+            ("fault", &self.fault),
+            ("kernel_fault", &self.kernel_fault),
+            ("fill", &self.fill),
+            ("move_out", &self.move_out),
+            ("encode", &self.encode),
+            ("decode", &self.decode),
+            ("reference", &self.reference),
+            ("instruction", &self.instruction),
+        ]
+    }
+}
+
+const REFERENCE_MACHINE: Machine = {
+    const LAT: &str = "docs/userfaultfd.md, lat.c";
+    const CODECS: &str = "bench/runs/2026-11-22-codecs, auto on heaps, p50, with other work on the machine";
+    Machine {
+        name: Cow::Borrowed("reference"),
+        processors: 2,
+        first_touch: Cost::measured(1_400.0, LAT),
+        fault: Cost::measured(3_340.0, "docs/userfaultfd.md: 4.4 µs for a fault by message (lat.c), less the fill"),
+        kernel_fault: Cost::estimate(1_400.0, "that of a first touch"),
+        fill: Cost::measured(1_060.0, "docs/userfaultfd.md, cost.c: UFFDIO_COPY in batches of 64; 1.9 µs for one page"),
+        move_out: Cost::measured(250.0, "docs/userfaultfd.md, chain.c; 4 to 5 µs where pages go one by one"),
+        encode: Cost::measured(4_601.0, CODECS),
+        decode: Cost::measured(662.0, CODECS),
+        reference: REFERENCE,
+        instruction: Cost::estimate(0.5, "a guess: two instructions a nanosecond"),
+    }
+};
+
+/// de Castro, do Lago and Da Silva (2003).
+const CASTRO: Machine = {
+    const TABLE: &str = "castro, table 2: WKdm, average of a page";
+    const CLOCK: &str = "the reference machine's, three times as long for a third of the clock rate";
+    Machine {
+        name: Cow::Borrowed("castro"),
+        processors: 1,
+        first_touch: Cost::estimate(4_200.0, CLOCK),
+        fault: Cost::estimate(3_000.0, "a fault inside the kernel: no other thread has to be woken"),
+        kernel_fault: Cost::estimate(4_200.0, CLOCK),
+        fill: Cost::estimate(3_000.0, CLOCK),
+        move_out: Cost::estimate(750.0, CLOCK),
+        encode: Cost::measured(50_000.0, TABLE),
+        decode: Cost::measured(30_000.0, TABLE),
+        reference: REFERENCE,
+        instruction: Cost::estimate(1.0, "a guess: one instruction a cycle of the Pentium III at 1 GHz"),
+    }
+};
+
+/// Tuduce and Gross (2005): the Pentium 4 at 2.6 GHz.
+const TUDUCE_GROSS_P4: Machine = {
+    const CASTRO: &str = "castro's, table 2, by clock rate";
+    const CLOCK: &str = "the reference machine's";
+    Machine {
+        name: Cow::Borrowed("tuduce-gross-p4"),
+        processors: 1,
+        first_touch: Cost::estimate(1_400.0, CLOCK),
+        fault: Cost::estimate(1_400.0, "a fault inside the kernel: no other thread has to be woken"),
+        kernel_fault: Cost::estimate(1_400.0, CLOCK),
+        fill: Cost::estimate(1_060.0, CLOCK),
+        move_out: Cost::estimate(250.0, CLOCK),
+        encode: Cost::estimate(19_000.0, CASTRO),
+        decode: Cost::estimate(11_500.0, CASTRO),
+        reference: REFERENCE,
+        instruction: Cost::estimate(0.5, "a guess: rather more than one instruction a cycle"),
+    }
+};
+
+/// Tuduce and Gross (2005): the Apple G5, two processors at 1.8 GHz.
+const TUDUCE_GROSS_G5: Machine = {
+    const CASTRO: &str = "castro's, table 2, by clock rate";
+    const CLOCK: &str = "the reference machine's, by half more";
+    Machine {
+        name: Cow::Borrowed("tuduce-gross-g5"),
+        processors: 2,
+        first_touch: Cost::estimate(2_100.0, CLOCK),
+        fault: Cost::estimate(2_100.0, "a fault inside the kernel: no other thread has to be woken"),
+        kernel_fault: Cost::estimate(2_100.0, CLOCK),
+        fill: Cost::estimate(1_600.0, CLOCK),
+        move_out: Cost::estimate(375.0, CLOCK),
+        encode: Cost::estimate(28_000.0, CASTRO),
+        decode: Cost::estimate(17_000.0, CASTRO),
+        reference: REFERENCE,
+        instruction: Cost::estimate(0.5, "a guess: one instruction a cycle"),
+    }
+};

@@ -1,0 +1,106 @@
+//! What must come out whatever the costs are.
+
+use trace::synth::{Plan, synthesize};
+use trace::{Header, Writer};
+
+use super::*;
+
+fn plan(pattern: &str, pages: u64, references: u64) -> Vec<u8> {
+    let parts = vec![pattern.parse().unwrap()];
+    let plan = Plan { parts, pages, references, writes: 0.5, seed: 3 };
+    let mut writer = Writer::new(vec![], Header::new(TimeUnit::References)).unwrap();
+    synthesize(&plan).for_each(|reference| writer.push(reference).unwrap());
+    writer.finish(None).unwrap()
+}
+
+fn simulate(system: System, trace: &[u8], ram_pages: u64, device: &str, ratio: f64) -> Outcome {
+    let device = &Device::ALL.into_iter().find(|profile| profile.name == device).unwrap();
+    let ram = ByteCount(ram_pages * page::PAGE_BYTES as u64);
+    let setup = Setup { system, ram, machine: &Machine::ALL[0], device, ratio };
+    play(setup, &mut *trace::open(trace).unwrap()).unwrap()
+}
+
+#[test]
+fn with_ram_enough_only_first_touches_fault() {
+    let trace = plan("uniform", 2000, 50_000);
+    for (_, system) in System::ALL {
+        let outcome = simulate(system, &trace, 8000, "nvme", 0.4);
+        assert_eq!(outcome.faults, Faults { first_touch: 2000, ..Faults::default() });
+        assert!((outcome.slowdown - 1.0).abs() < 1e-9 && outcome.pages_swapped_out == 0, "{outcome:?}");
+    }
+}
+
+#[test]
+fn thrashing_without_compression_waits_for_each_page() {
+    // Each page twice in a row, five times round: with fewer frames than pages the clock has none that it will need.
+    let trace = plan("thrasher", 2000, 20_000);
+    let outcome = simulate(System::Off, &trace, 1000, "disk-7200", 0.4);
+    assert_eq!((outcome.faults.first_touch, outcome.faults.backed), (2000, 8000));
+    let seek = 0.0127;
+    assert!(outcome.run_seconds > 8000.0 * seek && outcome.run_seconds < 8000.0 * seek * 1.2, "{outcome:?}");
+    assert_eq!(outcome.pages_swapped_out, 10_000 - 1000);
+}
+
+#[test]
+fn what_fits_compressed_never_waits_for_the_device() {
+    let trace = plan("rand", 16_000, 100_000);
+    let pleat = simulate(System::Pleat, &trace, 9000, "disk-castro", 0.25);
+    assert_eq!((pleat.faults.backed, pleat.pages_swapped_out), (0, 0), "{pleat:?}");
+    assert!(pleat.faults.compressed > 10_000 && pleat.pool_bytes_max > 4 << 20, "{pleat:?}");
+    let off = simulate(System::Off, &trace, 9000, "disk-castro", 0.25);
+    assert!(off.run_seconds > 20.0 * pleat.run_seconds, "{} {}", off.run_seconds, pleat.run_seconds);
+}
+
+#[test]
+fn what_does_not_fit_goes_below_and_comes_back() {
+    let trace = plan("rand", 16_000, 60_000);
+    let outcome = simulate(System::Pleat, &trace, 4500, "nvme", 0.9);
+    assert!(outcome.faults.backed > 1000 && outcome.pages_swapped_out > outcome.faults.backed, "{outcome:?}");
+    assert!(outcome.written_bytes > 0 && outcome.read_bytes > 0);
+    assert!(outcome.pool_bytes_max <= 4500 * 4096, "{outcome:?}");
+    assert_eq!(outcome.faults.first_touch, outcome.trace_pages);
+    // The same again: the same to the last digit.
+    assert_eq!(outcome, simulate(System::Pleat, &trace, 4500, "nvme", 0.9));
+}
+
+#[test]
+fn samples_decide_how_small_pages_get() {
+    let header = Header { codecs: vec!["fold".to_owned()], ..Header::new(TimeUnit::References) };
+    let mut writer = Writer::new(vec![], header).unwrap();
+    for page in 0..4000 {
+        writer.push_sample(Sample { page: PageIndex(page), sizes: vec![0] }).unwrap();
+    }
+    let plan = Plan { parts: vec!["uniform".parse().unwrap()], pages: 4000, references: 20_000, writes: 0.5, seed: 3 };
+    synthesize(&plan).for_each(|reference| writer.push(reference).unwrap());
+    let outcome = simulate(System::Pleat, &writer.finish(None).unwrap(), 3000, "nvme", 0.9);
+    assert!(outcome.faults.same_filled > 1000, "{outcome:?}");
+    assert_eq!((outcome.faults.compressed, outcome.pool_bytes_max), (0, 0), "{outcome:?}");
+}
+
+/// With a codec slower than the faults the program goes at the codec's pace, whatever processors there are.
+#[test]
+fn a_slow_codec_holds_the_program_up() {
+    let trace = plan("rand", 16_000, 100_000);
+    let with = |encode_ns: f64| {
+        let mut machine = Machine::ALL[0].clone();
+        machine.encode.ns = encode_ns;
+        let ram = ByteCount(9000 * page::PAGE_BYTES as u64);
+        let setup = Setup { system: System::Pleat, ram, machine: &machine, device: &Device::ALL[0], ratio: 0.25 };
+        play(setup, &mut *trace::open(&trace[..]).unwrap()).unwrap()
+    };
+    let (free, fast, slow) = (with(0.0), with(1_000.0), with(1_000_000.0));
+    assert_eq!(free.faults, fast.faults);
+    assert!(fast.run_seconds < free.run_seconds * 1.02, "{} {}", fast.run_seconds, free.run_seconds);
+    let encoded = slow.faults.compressed as f64;
+    assert!(slow.run_seconds > 0.9 * encoded * 1e-3, "{} s for {encoded} pages", slow.run_seconds);
+}
+
+#[test]
+fn profiles_have_names_of_their_own_and_say_where_they_come_from() {
+    let machines = Machine::ALL.into_iter().flat_map(|machine| machine.costs().map(|(_, cost)| cost.clone()));
+    let devices = Device::ALL.into_iter().flat_map(|device| device.costs().map(|(_, cost)| cost.clone()));
+    assert!(machines.chain(devices).all(|cost| cost.ns > 0.0 && !cost.source.is_empty()));
+    let names: std::collections::HashSet<_> =
+        Machine::ALL.map(|machine| machine.name).into_iter().chain(Device::ALL.map(|device| device.name)).collect();
+    assert_eq!(names.len(), Machine::ALL.len() + Device::ALL.len());
+}
