@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 use page::ByteCount;
 use pager::ledger::{Gauge, Ledger, MAGIC, PROCESSES_MAX, Phase, Process};
 use policy::sizing;
+use sys::Errno;
 
 /// The ledger of the run and our entry in it.
 #[derive(Clone, Copy)]
@@ -14,11 +15,12 @@ pub(crate) struct Membership {
     pub(crate) entry: &'static Process,
 }
 
-/// Opens the ledger at `path`. `None`: the run is over, or it is not a ledger of ours.
-pub(crate) fn open(path: &CStr) -> Option<&'static Ledger> {
-    let ledger: &'static Ledger = sys::process::open_shared(path).ok()?;
+/// Opens the ledger at `path`. `ACCESS`: this process may not join the run; anything else: the run is over, or it is
+/// not a ledger of ours.
+pub(crate) fn open(path: &CStr) -> Result<&'static Ledger, Errno> {
+    let ledger: &'static Ledger = sys::process::open_shared(path)?;
     // Acquire: what `pleat run` wrote before the magic number is there.
-    (ledger.magic.load(Ordering::Acquire) == MAGIC).then_some(ledger)
+    if ledger.magic.load(Ordering::Acquire) == MAGIC { Ok(ledger) } else { Err(Errno::INVAL) }
 }
 
 /// Claims an entry for this process.

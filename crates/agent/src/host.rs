@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use pager::ledger::{LEDGER_VARIABLE, Ledger};
+use sys::Errno;
 
 use crate::entry;
 use crate::failure;
@@ -80,7 +81,11 @@ extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment:
     // Other C libraries pass no arguments: nothing may be looked at before this.
     let Some(register) = register_fork_handlers() else { return };
     let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
-    let Some(ledger) = entry::open(path) else { return };
+    let ledger = match entry::open(path) {
+        Ok(ledger) => ledger,
+        Err(Errno::ACCESS) => return stay_out(environment),
+        Err(_) => return,
+    };
     sys::addresses::take_back(&ledger.address_bytes);
     if let Some(reason) = obstacle(arguments, environment) {
         return stay_idle(ledger, reason);
@@ -163,6 +168,20 @@ fn stay_idle(ledger: &Ledger, reason: &str) {
     if ledger.warned.swap(1, Ordering::Relaxed) == 0 {
         failure::say(format_args!("process {pid} runs outside the budget: {reason}"));
     }
+}
+
+/// The ledger is there for the run's user alone. Says so once: what this process starts finds no run.
+fn stay_out(environment: *const *const c_char) {
+    let pid = sys::thread::process_id();
+    failure::say(format_args!("process {pid} runs outside the budget: its user may not join the run"));
+    let name = LEDGER_VARIABLE.as_bytes();
+    let is_it = |entry: &CStr| entry.to_bytes().strip_prefix(name).is_some_and(|rest| rest.starts_with(b"="));
+    let Some(at) = strings(environment).position(is_it) else { return };
+    // SAFETY: the array has an entry there.
+    let entry = unsafe { *environment.wrapping_add(at) }.cast_mut();
+    // SAFETY: inside the entry, on the stack that the kernel has made; the program's own code does not run yet,
+    // and nobody has a reference to it now. Volatile, for we have read it through references that said otherwise.
+    unsafe { entry.wrapping_add(name.len() + 1).write_volatile(0) };
 }
 
 /// The value of an environment variable, from the loader's own array: libc's may not be set up yet.

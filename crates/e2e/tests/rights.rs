@@ -55,6 +55,25 @@ fn with_calls_forbidden_it_forks() {
     assert!(run.stderr.contains("runs outside the budget"), "{}", run.stderr);
 }
 
+/// Another user's processes have no access to the run. One line says so, however many they are.
+#[test]
+fn what_another_user_executes_says_that_it_is_not_managed() {
+    let turn = turn("another-user");
+    let script = "sh -c 'sh -c true; echo here'; sh -c true";
+    let command = words(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script]);
+    let before = plain(&command);
+    if before.stdout != b"here\n" {
+        return skipped("no setpriv, or no right to it");
+    }
+    let after = folded(&turn.options("48M"), &command);
+    if after.stderr.contains("cannot be preloaded") {
+        return skipped("the agent lies where another user cannot read it");
+    }
+    assert_same(&before, &after);
+    assert_eq!(after.stderr.matches("its user may not join the run").count(), 1, "{}", after.stderr);
+    turn.assert_clean(&after);
+}
+
 #[test]
 fn with_few_descriptors_it_goes_on_and_forks() {
     for number in ["3", "16"] {
