@@ -1,6 +1,6 @@
 //! `pleat bench codecs`: reads pages, measures, and writes what came out.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use page::ByteCount;
 
 use crate::args::CodecsArgs;
 use crate::manual::print;
+use crate::proc;
 
 /// Time between two words on progress where they are lines of a log.
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -56,12 +57,8 @@ fn write(option: &str, path: &Path, mut file: File, text: &str) -> Result<()> {
 
 /// As much as was asked for, if twice that is no more than a quarter of what is free; else as much as is.
 fn affordable(asked: ByteCount) -> ByteCount {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let Some(kib) = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()) else {
-        return asked;
-    };
-    let most = ByteCount((kib << 10) / 8);
+    let Some(available) = proc::meminfo("MemAvailable") else { return asked };
+    let most = ByteCount(available.0 / 8);
     if asked.0 > most.0 {
         eprintln!("pleat: cold times among {} MiB instead of {}: no more memory is free", most.0 >> 20, asked.0 >> 20);
     }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
-use page::{ByteCount, PageCount};
+use page::ByteCount;
+use sys::proc_files::{anonymous_of_statm, bytes_of_line};
 
 /// Some fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,19 +63,12 @@ pub(crate) fn is_foreground() -> bool {
 
 /// Resident memory that is not shared with files: anonymous memory, shared mappings left out.
 pub(crate) fn resident_anonymous(pid: u32) -> Option<ByteCount> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let mut fields = statm.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
-    let resident = fields.next()?.ok()?;
-    let shared = fields.next()?.ok()?;
-    Some(PageCount(resident.saturating_sub(shared)).bytes())
+    anonymous_of_statm(&fs::read_to_string(format!("/proc/{pid}/statm")).ok()?)
 }
 
 /// The same, where what it shares with forked processes counts in proportion. The kernel walks over all its memory.
 pub(crate) fn proportional_anonymous(pid: u32) -> Option<ByteCount> {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(ByteCount(kib << 10))
+    bytes_of_line(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Pss_Anon")
 }
 
 /// How long ago a process started.
@@ -108,10 +102,7 @@ pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
 
 /// A line of `/proc/meminfo`, in bytes.
 pub(crate) fn meminfo(key: &str) -> Option<ByteCount> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(ByteCount(kibibytes << 10))
+    bytes_of_line(&fs::read_to_string("/proc/meminfo").ok()?, key)
 }
 
 #[cfg(test)]

@@ -373,8 +373,6 @@ pub struct Ledger {
     pub admission: AtomicU32,
     /// `--write-back`: its place in `cache::system::WriteBack`.
     pub write_back: AtomicU32,
-    /// Nothing yet.
-    pub reserved: AtomicU32,
     /// `--pool-size`.
     pub area_bytes: AtomicU64,
     /// Path of the directory or file of `--swap`, zero-terminated.

@@ -102,9 +102,7 @@ impl ProcFiles {
         let mut text = [0; 2048];
         let length = rustix::io::pread(self.rollup.as_ref()?, &mut text, 0).ok()?;
         let text = core::str::from_utf8(&text[..length]).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"))?;
-        let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-        Some(ByteCount(kib << 10))
+        bytes_of_line(text, "Pss_Anon")
     }
 
     /// Faults that needed no device: the tenth field of `stat`.
@@ -134,15 +132,26 @@ impl ProcFiles {
     }
 }
 
-/// Resident pages that are of no file: /proc/PID/statm, second field less the third.
-pub fn resident_anonymous(statm: impl AsFd) -> Option<ByteCount> {
+/// What an open /proc/PID/statm says: see [`anonymous_of_statm`].
+pub(crate) fn resident_anonymous(statm: impl AsFd) -> Option<ByteCount> {
     let mut text = [0; 128];
     let length = rustix::io::pread(statm, &mut text, 0).ok()?;
-    let text = core::str::from_utf8(&text[..length]).ok()?;
+    anonymous_of_statm(core::str::from_utf8(&text[..length]).ok()?)
+}
+
+/// Resident pages that are of no file: second field of /proc/PID/statm less the third.
+pub fn anonymous_of_statm(text: &str) -> Option<ByteCount> {
     let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
     let resident = fields.next()?.ok()?;
     let of_files = fields.next()?.ok()?;
     Some(PageCount(resident.saturating_sub(of_files)).bytes())
+}
+
+/// What a line `KEY: 123 kB` says, as `meminfo` and `smaps_rollup` have them.
+pub fn bytes_of_line(text: &str, key: &str) -> Option<ByteCount> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(ByteCount(kib << 10))
 }
 
 /// A field of `/proc/PID/stat` from the fourth on. The second is the program's name and may hold anything.
