@@ -51,7 +51,10 @@ impl<S: Store> State<S> {
         let memory = self.memory();
         let Self { cache, area, .. } = self;
         let keeper = area.as_mut().expect("looked at above");
-        cache.publish_in_area(page, frame, raw, outcome, keeper, memory)
+        let published = cache.publish_in_area(page, frame, raw, outcome, keeper, memory);
+        // What goes below takes buffers first. Both threads publish, and only one of them looks at all the numbers.
+        self.accounts.log_buffers = ByteCount(cache.log_figures().map_or(0, |figures| figures.buffer_bytes));
+        published
     }
 
     /// [`cache::Cache::settle`], with the policy told where the page was.

@@ -147,12 +147,13 @@ impl Reclaimer {
         let mut state = pager.lock();
         let holdings = state.holdings();
         let buffers = state.cache.log_figures().map_or(0, |figures| figures.buffer_bytes);
+        let unfilled = if pager.has_area { state.cache.store_figures().external_waste() } else { ByteCount::ZERO };
         let accounts = &mut state.accounts;
         if accounts.share != share {
             accounts.set_share(share);
         }
         accounts.log_buffers = ByteCount(buffers);
-        accounts.reconcile(resident, holdings);
+        accounts.reconcile(resident, holdings, unfilled);
         accounts.unmanaged
     }
 
