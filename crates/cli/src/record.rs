@@ -6,17 +6,16 @@ use std::io::{self, PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use signal_hook::consts::SIGINT;
+use nix::unistd::Pid;
 use std::os::fd::AsRawFd;
 use trace::{Ending, Header, Reducer, Reference, Trace, TraceError, Writer};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
+use crate::signals::Signals;
 use crate::synth::create;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -76,9 +75,10 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
 }
 
 fn record(args: &RecordArgs) -> Result<ExitCode> {
-    // The terminal sends it to the program, too; what was recorded until then is kept.
-    signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false)))?;
+    // They end the program; what was recorded until then is kept.
+    let signals = Signals::catch_ends().context("cannot catch signals")?;
     let (lines, mut child) = start(&args.command)?;
+    signals.forward_for_good(Pid::from_raw(child.id() as i32));
     let copied = copy(&mut *trace::open_lackey(lines), args, "lackey");
     if copied.is_err() {
         // Nobody reads any more: valgrind would run on for nothing.

@@ -4,6 +4,7 @@ use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use signal_hook::iterator::backend::SignalDelivery;
@@ -37,8 +38,17 @@ impl Signals {
     /// Catches them from now on. What pleat's caller had ignored stays ignored, for the program inherits that
     /// (`nohup`), which a handler would undo.
     pub(crate) fn catch() -> Result<Self> {
+        Self::catch_those(&FORWARDED)
+    }
+
+    /// The same for those that end a program.
+    pub(crate) fn catch_ends() -> Result<Self> {
+        Self::catch_those(&[Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM])
+    }
+
+    fn catch_those(signals: &[Signal]) -> Result<Self> {
         let ignored = ignored_mask();
-        let wanted = FORWARDED.iter().map(|signal| *signal as i32).filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let wanted = signals.iter().map(|signal| *signal as i32).filter(|signal| ignored >> (signal - 1) & 1 == 0);
         let caught: Vec<i32> = wanted.chain([Signal::SIGCHLD as i32]).collect();
         let (read, write) = UnixStream::pair()?;
         Ok(Self { delivery: SignalDelivery::with_pipe(read, write, WithOrigin::default(), caught)? })
@@ -47,6 +57,18 @@ impl Signals {
     /// Becomes readable when there is a signal.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.delivery.get_read().as_fd()
+    }
+
+    /// Hands on what comes, from a thread of its own, until this process ends.
+    pub(crate) fn forward_for_good(mut self, program: Pid) {
+        std::thread::spawn(move || {
+            loop {
+                let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+                // Whatever comes of it: look.
+                let _ = poll(&mut fds, PollTimeout::NONE);
+                self.forward(program);
+            }
+        });
     }
 
     /// Hands the signals that have come on to the program. Returns whether a child has changed its state.

@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
@@ -119,11 +120,42 @@ fn synthetic_traces_are_the_same_each_time_and_can_be_played() {
     assert!(bad.status.code() == Some(125) && String::from_utf8_lossy(&bad.stderr).contains("zipf:A"));
 }
 
-#[test]
-fn a_program_is_recorded() {
+/// Valgrind is there; says so if it is not.
+fn can_record() -> bool {
     let has_valgrind = Command::new("valgrind").arg("--version").output().is_ok();
     if !has_valgrind {
         println!("skipped: pleat record (no valgrind)");
+    }
+    has_valgrind
+}
+
+/// What ends `pleat record` ends the program; what was recorded until then is kept.
+#[test]
+fn a_recording_is_ended_by_a_signal() {
+    if !can_record() {
+        return;
+    }
+    let ended = Temporary::new("ended", b"");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_pleat"))
+        .args(["record", "--out", ended.path(), "--reduce", "0", "--", "sh", "-c", "echo up; while :; do :; done"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(record.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    let sent = Command::new("kill").arg(record.id().to_string()).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+    // Not before valgrind has ended.
+    assert_eq!(record.wait().unwrap().code(), Some(143));
+    let output = sim(&[ended.path(), "--replacement", "lru", "--pages", "1000", "--json", "-"]);
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(rows[0]["references"].as_u64().unwrap() > 10_000, "{rows}");
+}
+
+#[test]
+fn a_program_is_recorded() {
+    if !can_record() {
         return;
     }
     let record = |words: &[&str]| Command::new(env!("CARGO_BIN_EXE_pleat")).arg("record").args(words).output().unwrap();
