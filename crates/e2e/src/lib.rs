@@ -317,7 +317,23 @@ pub fn compare(turn: &Turn, words: &[String], budgets_mib: [u64; 3]) {
     compare_spilling(turn, words, budgets_mib, Spill::Must);
 }
 
-/// The same; `last` says whether the last budget is below what compresses.
+/// Runs a command under pleat and compares. The machine is shared, and the sampler takes processor time too: a peak above
+/// `budget_bytes` counts if it comes again, twice.
+pub fn folded_again(options: &[String], words: &[String], before: &Run, budget_bytes: u64) -> Run {
+    for _ in 0..2 {
+        let after = folded(options, words);
+        assert_same(before, &after);
+        if after.peaks.anon_bytes as f64 <= budget_bytes as f64 * (1.0 + TOLERANCE) {
+            return after;
+        }
+        println!("{}: peak {}, once more", mib(budget_bytes), mib(after.peaks.anon_bytes));
+    }
+    let after = folded(options, words);
+    assert_same(before, &after);
+    after
+}
+
+/// As [`compare`]; `last` says whether the last budget is below what compresses.
 ///
 /// # Panics
 /// If anything differs or the budget is passed.
@@ -325,16 +341,7 @@ pub fn compare_spilling(turn: &Turn, words: &[String], budgets_mib: [u64; 3], la
     let before = plain(words);
     assert!(before.status.success(), "{words:?} fails without pleat: {}", before.stderr);
     for (at, budget) in budgets_mib.into_iter().enumerate() {
-        let mut after = folded(&turn.options(&format!("{budget}M")), words);
-        assert_same(&before, &after);
-        // The machine is shared, and the sampler takes processor time too: a peak counts if it comes again.
-        for _ in 0..2 {
-            if after.peaks.anon_bytes as f64 > (budget << 20) as f64 * (1.0 + TOLERANCE) {
-                println!("{budget} MiB: peak {}, once more", mib(after.peaks.anon_bytes));
-                after = folded(&turn.options(&format!("{budget}M")), words);
-                assert_same(&before, &after);
-            }
-        }
+        let after = folded_again(&turn.options(&format!("{budget}M")), words, &before, budget << 20);
         let stats = stats(turn);
         let written = stats["written_back_bytes"].as_u64().unwrap_or(0);
         println!(
