@@ -1,5 +1,6 @@
-//! Three of libc's calls, in the place of libc's, for what userfaultfd does not tell us or makes differ.
+//! Four of libc's calls, in the place of libc's, for what userfaultfd does not tell us or makes differ.
 //!
+//! - mmap: nobody tells of new memory, which grows without waiting for us ([`pager::Pager::announce`]).
 //! - mremap: memory that the program sees as one mapping may be several, because what is registered does not merge with
 //!   what is not, and the kernel remaps one. Then it is remapped piece by piece.
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped on fork.
@@ -12,18 +13,24 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::Ordering;
 
+use page::ByteCount;
 use sys::Errno;
 use sys::locking;
 use sys::remap::{self, Request};
 use sys::user_mode;
 
 use crate::host::agent;
+use crate::watcher::Agent;
 
 #[link(name = "c")]
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
     pub(crate) fn syscall(number: c_long, ...) -> c_long;
 }
+
+const PROT_WRITE: c_int = 2;
+const MAP_PRIVATE: c_int = 2;
+const MAP_ANONYMOUS: c_int = 0x20;
 
 /// This thread's errno.
 fn libc_errno() -> &'static Cell<c_int> {
@@ -39,6 +46,51 @@ pub(crate) fn to_libc<T>(result: Result<T, Errno>, failed: T) -> T {
         libc_errno().set(errno.raw_os_error());
         failed
     })
+}
+
+/// mmap(2).
+///
+/// # Safety
+/// As for mmap: what `MAP_FIXED` replaces belongs to the caller.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn mmap(
+    start: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    let (protection_word, flags_word, file_word) = (c_long::from(protection), c_long::from(flags), c_long::from(file));
+    // By libc's, which sets errno, and is trapped in user mode.
+    // SAFETY: the caller's promise.
+    let mapped = unsafe { syscall(remap::MMAP, start, bytes, protection_word, flags_word, file_word, offset) };
+    let is_to_be_managed =
+        protection & PROT_WRITE != 0 && flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE | MAP_ANONYMOUS;
+    if mapped != -1
+        && is_to_be_managed
+        && let Some(keeper) = agent().and_then(Agent::keeper)
+    {
+        keeper.pager.announce(ByteCount(bytes as u64));
+    }
+    mapped as *mut c_void
+}
+
+/// The same: offsets have 64 bits in both.
+///
+/// # Safety
+/// As for mmap.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn mmap64(
+    start: *mut c_void,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { mmap(start, bytes, protection, flags, file, offset) }
 }
 
 /// mremap(2).

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  forking thread   gate closed, reclaimer rests, state frozen ─ fork ─────────────────────────────► parent goes on
-//!  handler                          reads the message, serves the child, sends descriptors, thaws, gate open
+//!  handler (`attend`)               reads the message, serves the child, sends descriptors, thaws, gate open
 //!  child            libc's handler: starts an agent, waits ─────────────────────────────────────► child goes on
 //!  child's keeper                        calls the parent's handler, takes over, starts a handler, reclaims
 //! ```
@@ -13,31 +13,27 @@ use core::time::Duration;
 use alloc::vec::Vec;
 
 use backing::ChildPin;
-use page::{PageBytes, PageIndex};
-use pager::{Pager, Server};
+use pager::Pager;
 use store::AnyStore;
 use sys::Errno;
 use sys::handover::{Line, Reception};
-use sys::kernel::{ForkedMemory, Kernel as _, Message, PageRange};
 use sys::linux::Linux;
 use sys::process::{Life, RaisedLimit};
 use sys::sync::{Lock, Sharing, wait_while, wake_all};
 use sys::thread::{self, Descriptors};
-use sys::uffd::Uffd;
 
 use crate::entry;
 use crate::failure::fail;
-use crate::keeper::{Keeper, RunningTime, STUCK_NS};
+use crate::keeper::{RunningTime, STUCK_NS};
 use crate::watcher::{self, Agent};
 
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(2);
+pub(crate) const LOOK: Duration = Duration::from_millis(2);
 /// Longest wait of a parent for its child's agent: a child that is stopped in between holds its parent up no longer.
 const PARENT_PATIENCE: Duration = Duration::from_secs(5);
-/// Looks for a moment in which no layout message is on its way, ten seconds of running time in all.
-const PLACE_TRIES_MAX: u32 = 200_000;
-const PLACE_PAUSE: Duration = Duration::from_micros(50);
+/// Between two looks for what comes soon.
+pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 /// What the agents say to each other.
 pub(crate) const DESCRIPTORS: u8 = b'd';
 pub(crate) const READY: u8 = b'r';
@@ -179,14 +175,10 @@ impl Forks {
             watch();
             match &line {
                 None => {
-                    line = self.reception.accept(&|pid| pager.kernel.files().is_child(pid));
-                    if let Some(line) = &line {
-                        let mut numbers = alloc::vec![pager.kernel.files().number()];
-                        numbers.extend(self.passed_on.lock().iter());
-                        // A child that cannot receive them says so itself, and ends.
-                        let _ = line.send(DESCRIPTORS, &numbers);
-                    } else {
-                        thread::sleep(PLACE_PAUSE);
+                    line = self.accept_child(pager);
+                    match &line {
+                        Some(line) => self.send_descriptors(line, None, pager),
+                        None => thread::sleep(PAUSE),
                     }
                 }
                 Some(ready) if ready.is_readable(LOOK) => {
@@ -199,18 +191,43 @@ impl Forks {
                 Some(_) => {}
             }
         }
-        match (pager.thaw(), line.filter(|_| is_done)) {
+        self.finish(pager, line.filter(|_| is_done));
+    }
+
+    /// On the handler's thread, which has heard of a child: from now on the fork is its to finish. Whether the state is
+    /// frozen; if not, there is nothing to finish.
+    pub(crate) fn begin_attending(&self) -> bool {
+        let is_frozen = self.stage.swap(ATTENDED, Ordering::AcqRel) == FROZEN;
+        if !is_frozen {
+            self.stage.store(NO_FORK, Ordering::Release);
+        }
+        is_frozen
+    }
+
+    /// The child's agent, if it calls.
+    pub(crate) fn accept_child(&self, pager: &Pager<Linux, AnyStore>) -> Option<Line> {
+        self.reception.accept(&|pid| pager.kernel.files().is_child(pid))
+    }
+
+    /// Sends a child all that it needs of ours: its userfaultfd, if that is with us, our directory in /proc, swap files.
+    pub(crate) fn send_descriptors(&self, line: &Line, userfaultfd: Option<i32>, pager: &Pager<Linux, AnyStore>) {
+        let mut numbers: Vec<i32> = userfaultfd.into_iter().collect();
+        numbers.push(pager.kernel.files().number());
+        numbers.extend(self.passed_on.lock().iter());
+        // A child that cannot receive them says so itself, and ends.
+        let _ = line.send(DESCRIPTORS, &numbers);
+    }
+
+    /// The fork is done: the state may change again, and whoever has made it may go on. `reader`: the line to a child that
+    /// reads our segments.
+    pub(crate) fn finish(&self, pager: &Pager<Linux, AnyStore>, reader: Option<Line>) {
+        match (pager.thaw(), reader) {
             (Some(pin), Some(line)) => self.readers.lock().push((line, pin)),
             (Some(pin), None) => pager.unpin(pin),
             (None, _) => {}
         }
         self.stage.store(NO_FORK, Ordering::Release);
         self.let_go();
-        self.end();
-    }
-
-    /// A fork is done: whoever has made it may go on.
-    fn end(&self) {
         self.done.fetch_add(1, Ordering::Release);
         wake_all(&self.done, Sharing::Process);
     }
@@ -349,189 +366,5 @@ impl Agent {
     pub(crate) fn set_resumed(&self, stage: u32) {
         self.is_resumed.store(stage, Ordering::Release);
         wake_all(&self.is_resumed, Sharing::Process);
-    }
-}
-
-/// On the handler's thread: the fork is done, the parent's state may change again.
-fn finish(keeper: &Keeper, reader: Option<Line>) {
-    let pin = keeper.pager.thaw();
-    match (pin, reader) {
-        (Some(pin), Some(line)) => keeper.forks.readers.lock().push((line, pin)),
-        (Some(pin), None) => keeper.pager.unpin(pin),
-        (None, _) => {}
-    }
-    keeper.forks.stage.store(NO_FORK, Ordering::Release);
-    keeper.forks.let_go();
-    keeper.forks.end();
-}
-
-/// On the handler's thread: looks after a child that has been forked, until it looks after itself.
-pub(crate) fn attend(keeper: &Keeper, server: &mut Server) {
-    if !keeper.pager.has_forked() {
-        return;
-    }
-    let was_frozen = keeper.forks.stage.swap(ATTENDED, Ordering::AcqRel) == FROZEN;
-    let Some(ForkedMemory(number)) = keeper.pager.take_forked() else { return };
-    // SAFETY: the message brought the descriptor into this thread's table, and it is taken once.
-    let child = Uffd::adopt(unsafe { thread::take_descriptor(number) });
-    if !was_frozen {
-        keeper.forks.stage.store(NO_FORK, Ordering::Release);
-        refuse(
-            keeper,
-            server,
-            &child,
-            "was forked by a raw system call and is ended: pleat can follow libc's fork only",
-        );
-        return;
-    }
-    let reader = if let Some(shared) = place(keeper, server, &child) {
-        serve_until_taken_over(keeper, server, &child, &shared)
-    } else {
-        refuse(keeper, server, &child, "was forked while other threads changed the layout, and is ended");
-        None
-    };
-    finish(keeper, reader);
-}
-
-/// Reads the layout messages that were on their way when the memory was copied, and finds out which of them the child
-/// shares. `None`: the program changes its layout without a pause, or what is seen cannot be.
-fn place(keeper: &Keeper, server: &mut Server, child: &Uffd) -> Option<Vec<Message>> {
-    for _ in 0..PLACE_TRIES_MAX {
-        keeper.is_alive();
-        if let Err(stuck) = server.serve(&keeper.pager) {
-            crate::handler::give_up(stuck);
-        }
-        if !keeper.pager.kernel.layout_is_changing() {
-            return keeper.pager.place_fork(&mut |page| child.is_registered(page));
-        }
-        thread::sleep(PLACE_PAUSE);
-    }
-    None
-}
-
-/// Serves the child's faults and hands its memory over. `None`: the child has ended first.
-fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd, shared: &[Message]) -> Option<Line> {
-    let mut line: Option<Line> = None;
-    // What has changed in the child's layout since the state was frozen.
-    let mut changes: Vec<_> = shared.iter().filter_map(change).collect();
-    loop {
-        keeper.is_alive();
-        keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, line.as_ref(), LOOK);
-        if let Err(stuck) = server.serve(&keeper.pager) {
-            crate::handler::give_up(stuck);
-        }
-        serve_child(keeper, server, child, &mut changes);
-        if line.is_none() {
-            line = accept(keeper);
-            if let Some(line) = &line {
-                let mut numbers = alloc::vec![child.number(), keeper.pager.kernel.files().number()];
-                numbers.extend(keeper.forks.passed_on.lock().iter());
-                // A child that cannot receive them says so itself, and ends.
-                let _ = line.send(DESCRIPTORS, &numbers);
-            }
-        } else if let Some(ready) = &line {
-            if !ready.is_readable(Duration::ZERO) {
-                continue;
-            }
-            match ready.hear(Duration::ZERO) {
-                Ok((READY, _)) => {}
-                Ok((FILL, _)) => {
-                    if fill(keeper, server, child, &mut changes) {
-                        let _ = ready.tell(YOURS, [0; 3]);
-                    }
-                    return None;
-                }
-                _ => return None,
-            }
-            serve_child(keeper, server, child, &mut changes);
-            let told = changes.iter().try_for_each(|(byte, words)| ready.tell(*byte, *words));
-            return told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok().then_some(line).flatten();
-        }
-        if line.is_none() && child.is_orphaned(keeper.pager.kernel.probe()) {
-            return None;
-        }
-    }
-}
-
-fn accept(keeper: &Keeper) -> Option<Line> {
-    keeper.forks.reception.accept(&|pid| keeper.pager.kernel.files().is_child(pid))
-}
-
-/// Brings all that the child misses. False if that cannot be told: a range has moved meanwhile.
-fn fill(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<(u8, [u64; 3])>) -> bool {
-    let mut from = PageIndex(0);
-    loop {
-        keeper.is_alive();
-        if let Err(stuck) = server.serve(&keeper.pager) {
-            crate::handler::give_up(stuck);
-        }
-        serve_child(keeper, server, child, changes);
-        if changes.iter().any(|(byte, _)| *byte == MOVED) {
-            return false;
-        }
-        let removed: Vec<_> = changes
-            .iter()
-            .map(|(_, [start, end, _])| PageRange { start: PageIndex(*start), end: PageIndex(*end) })
-            .collect();
-        let put = &mut |page, bytes: &PageBytes| child.fill(page, bytes);
-        match server.fill_child(&keeper.pager, &mut from, &removed, put) {
-            Ok(true) => {}
-            Ok(false) => return true,
-            Err(stuck) => crate::handler::give_up(stuck),
-        }
-    }
-}
-
-fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<(u8, [u64; 3])>) {
-    while let Some(message) = child.read() {
-        match message {
-            Message::Fault { page, .. } => {
-                let served = server.serve_child(&keeper.pager, page, &mut |page, bytes| child.fill(page, bytes));
-                if let Err(stuck) = served {
-                    crate::handler::give_up(stuck);
-                }
-            }
-            // Fork handlers of other libraries that run before ours. The child must hear of it.
-            Message::Remove(_) | Message::Remap { .. } => changes.extend(change(&message)),
-            // The child compares its mappings with the state when it takes over.
-            Message::Unmap(_) => {}
-            // Before its agent has started the child has no way to fork but a raw system call.
-            Message::Fork(ForkedMemory(number)) => {
-                // SAFETY: the message brought the descriptor into this thread's table. Without it the grandchild's
-                // missing pages would be zeros; it waits at the first one instead, and is ended with its parent.
-                let _ = unsafe { thread::take_descriptor(number) };
-                fail(format_args!("a forked process forked again by a raw system call before its agent had started"));
-            }
-        }
-    }
-}
-
-/// A layout message as the agents tell it to each other.
-fn change(message: &Message) -> Option<(u8, [u64; 3])> {
-    match *message {
-        Message::Remove(range) => Some((REMOVED, [range.start.0, range.end.0, 0])),
-        Message::Unmap(range) => Some((UNMAPPED, [range.start.0, range.end.0, 0])),
-        Message::Remap { from, to } => Some((MOVED, [from.start.0, from.end.0, to.0])),
-        Message::Fault { .. } | Message::Fork(_) => None,
-    }
-}
-
-/// A child that cannot be followed: it has no agent, or we do not know its layout, and it would read zeros where its
-/// memory is with us. It is ended at the first such page, with a line that says why. An agent of it that calls hears
-/// that nobody is there, and ends it too.
-fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd, why: &str) {
-    while !child.is_orphaned(keeper.pager.kernel.probe()) {
-        keeper.is_alive();
-        keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, None, LOOK);
-        drop(accept(keeper));
-        while let Some(message) = child.read() {
-            if let Message::Fault { thread, .. } = message {
-                crate::failure::say(format_args!("process {thread} {why}"));
-                thread::kill_process(thread);
-            }
-        }
-        if let Err(stuck) = server.serve(&keeper.pager) {
-            crate::handler::give_up(stuck);
-        }
     }
 }

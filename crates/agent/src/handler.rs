@@ -6,8 +6,8 @@ use core::time::Duration;
 use sys::kernel::Kernel;
 use sys::thread;
 
+use crate::attend;
 use crate::failure::fail;
-use crate::fork;
 use crate::keeper::Keeper;
 use crate::placement::Placement;
 
@@ -32,7 +32,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
             misbehave(keeper);
             let may_be_more = server.serve(pager).unwrap_or_else(|stuck| give_up(stuck));
             placement.follow(server.last_thread(), server.served());
-            fork::attend(keeper, &mut server);
+            attend::attend(keeper, &mut server);
             if server.has_deferred() {
                 thread::sleep(DEFERRED_PAUSE);
             } else if !may_be_more {

@@ -1,21 +1,24 @@
 //! The library that `pleat run` puts inside a program.
 //!
 //! It needs nothing of its host: its heap, its stacks and its descriptors are its own, its threads are bare (see
-//! [`sys::thread`]), and apart from memcpy and its kin it touches libc in two files only, [`host`] and [`calls`].
+//! [`sys::thread`]), and apart from memcpy and its kin it touches libc in three files only, [`host`], [`calls`] and [`limits`].
 //!
 //! ```text
 //!  host     constructor and fork handlers, and
-//!  calls    three of libc's calls: the only code that runs on the program's own threads
+//!  calls    four of libc's calls, and
+//!  limits   those about limits: the only code that runs on the program's own threads
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
-//!  fork     what the keeper and the handler do for a forked child; `takeover`: what the child's own agent does
+//!  fork     what forking thread and keeper do at a fork; `attend`: what the handler does for the child until the child's
+//!           own agent has taken over, `takeover`
 //! ```
 // Checks that build for tests (clippy) bring a standard library and its panic handler.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
+mod attend;
 mod calls;
 mod entry;
 mod failure;

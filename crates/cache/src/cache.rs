@@ -16,7 +16,6 @@ use policy::replacement::Age;
 use store::{Store, StoreFigures, StoreKey};
 
 use crate::slot::{Place, Slot};
-use crate::sweep::END;
 use crate::table::{Looking, PageTable};
 use crate::words::Words;
 
@@ -171,7 +170,7 @@ impl<S: Store> Cache<S> {
     /// The first page from `from` on whose bytes are not with the program.
     pub fn next_away(&self, mut from: PageIndex) -> Option<PageIndex> {
         loop {
-            let page = self.table.next(&mut from, END, Looking::Used)?;
+            let page = self.table.next(&mut from, PageIndex::END, Looking::Used)?;
             if self.place(page) != Place::Resident {
                 return Some(page);
             }
@@ -269,7 +268,7 @@ impl<S: Store> Cache<S> {
             assert_eq!(log.figures().entries, census.below.0);
         }
         let mut from = PageIndex(0);
-        while let Some(page) = self.table.next(&mut from, END, Looking::Used) {
+        while let Some(page) = self.table.next(&mut from, PageIndex::END, Looking::Used) {
             match self.place(page) {
                 Place::Compressed(key) | Place::Incompressible(key) => assert_eq!(self.store.owner(key), page),
                 Place::Below(key) => assert_eq!(self.log.as_ref().map(|log| log.owner(key)), Some(page)),

@@ -12,9 +12,6 @@ use crate::cache::{Cache, Outcome};
 use crate::slot::{Place, Slot};
 use crate::table::Looking;
 
-/// The end of the address space that we manage.
-pub(crate) const END: PageIndex = PageIndex(1 << 36);
-
 /// A clock hand over the resident pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hand {
@@ -36,7 +33,7 @@ impl<S: Store> Cache<S> {
     pub fn victims(&mut self, hand: &mut Hand, run_max: PageCount, looks_max: u64) -> Option<(PageIndex, PageCount)> {
         let mut wrapped = false;
         for _ in 0..looks_max {
-            let Some(page) = self.table.next(&mut hand.next, END, Looking::Resident) else {
+            let Some(page) = self.table.next(&mut hand.next, PageIndex::END, Looking::Resident) else {
                 if wrapped {
                     return None;
                 }
@@ -100,7 +97,7 @@ impl<S: Store> Cache<S> {
             if done.bytes >= goal {
                 break;
             }
-            let Some(page) = self.table.next(&mut hand, END, Looking::Stored) else {
+            let Some(page) = self.table.next(&mut hand, PageIndex::END, Looking::Stored) else {
                 if wrapped {
                     break;
                 }

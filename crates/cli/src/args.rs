@@ -8,6 +8,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use page::ByteCount;
 
+use crate::bench::simulator;
 use crate::record::{self, RecordArgs};
 use crate::sim::{self, SimArgs};
 use crate::size::{Ram, size};
@@ -75,7 +76,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: Bench,
     },
-    /// Count misses of replacement policies on a trace of page references
+    /// Play a trace of page references: misses of replacement policies, run times inside some RAM
     #[command(after_help = sim::EXAMPLES)]
     Sim(Box<SimArgs>),
     /// Make a trace of page references with a known behaviour
@@ -250,6 +251,9 @@ pub(crate) enum Bench {
     /// Measure how much smaller page codecs make pages, and how long that takes
     #[command(after_help = CODECS_EXAMPLES)]
     Codecs(CodecsArgs),
+    /// Measure how fast replacement is simulated
+    #[command(after_help = simulator::EXAMPLES)]
+    Sim(simulator::SimSpeedArgs),
 }
 
 #[derive(Debug, Args)]

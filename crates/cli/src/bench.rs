@@ -13,6 +13,8 @@ use crate::args::CodecsArgs;
 use crate::manual::print;
 use crate::proc;
 
+pub(crate) mod simulator;
+
 /// Time between two words on progress where they are lines of a log.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 

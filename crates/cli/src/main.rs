@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench { what: Bench::Codecs(args) } => bench::codecs(&args).map(|()| ExitCode::SUCCESS),
+        Command::Bench { what: Bench::Sim(args) } => bench::simulator::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Sim(args) => sim::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Synth(args) => synth::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Record(args) => record::run(&args),

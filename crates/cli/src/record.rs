@@ -6,6 +6,7 @@ use std::io::{self, PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -17,6 +18,12 @@ use trace::{Ending, Header, Reducer, Reference, Trace, TraceError, Writer};
 use crate::failure::{Failure, STATUS_NOT_FOUND};
 use crate::signals::Signals;
 use crate::synth::create;
+
+/// Room between valgrind and us: what it writes in some milliseconds.
+const PIPE_BYTES: i32 = 1 << 20;
+/// A read that brings less is followed by a pause.
+const READ_BYTES_MIN: usize = 128 << 10;
+const PIPE_PAUSE: Duration = Duration::from_millis(2);
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -79,7 +86,7 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
     let signals = Signals::catch_ends().context("cannot catch signals")?;
     let (lines, mut child) = start(&args.command)?;
     signals.forward_for_good(Pid::from_raw(child.id() as i32));
-    let copied = copy(&mut *trace::open_lackey(lines), args, "lackey");
+    let copied = copy(&mut *trace::open_lackey(Unhurried(lines)), args, "lackey");
     if copied.is_err() {
         // Nobody reads any more: valgrind would run on for nothing.
         let _ = child.kill();
@@ -93,6 +100,8 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
 fn start(command: &[OsString]) -> Result<(PipeReader, Child)> {
     let program = command.first().map(Path::new).context("no program")?;
     let (reader, writer) = io::pipe()?;
+    // Where so much is not allowed, the usual 64 KiB do.
+    let _ = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
     // To be handed on to valgrind, which hides it from the program.
     fcntl(&writer, FcntlArg::F_SETFD(FdFlag::empty()))?;
     let mut valgrind = Command::new("valgrind");
@@ -105,6 +114,20 @@ fn start(command: &[OsString]) -> Result<(PipeReader, Child)> {
         _ => anyhow!("valgrind {}: {error}", program.display()),
     })?;
     Ok((reader, child))
+}
+
+/// Leaves a pipe time to fill: its writer makes a system call for each line, and to be woken for each would cost as much
+/// again.
+struct Unhurried<R>(R);
+
+impl<R: io::Read> io::Read for Unhurried<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(room)?;
+        if (1..READ_BYTES_MIN).contains(&read) {
+            std::thread::sleep(PIPE_PAUSE);
+        }
+        Ok(read)
+    }
 }
 
 fn status_of(status: ExitStatus) -> u8 {

@@ -53,7 +53,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "COUNT", num_args = 1.., value_delimiter = ',', value_parser = pages, requires = "replacement")]
     pages: Vec<PageCount>,
 
-    /// Tell how long the program would take under these systems: pleat, off (the device alone)
+    /// Tell how long the program would take under these systems: those of pleat run --system, and off (the device alone)
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', requires = "ram", value_parser = timed::system)]
     system: Vec<System>,
 
@@ -201,7 +201,7 @@ fn warn(path: &Path, ending: Ending) {
 }
 
 /// An array with a line for each row.
-fn document(rows: &[impl Serialize]) -> Result<String> {
+pub(crate) fn document(rows: &[impl Serialize]) -> Result<String> {
     let lines = rows.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }

@@ -220,7 +220,7 @@ fn runs_are_told_by_system_and_size() {
     assert!(table.contains("\n| pleat | 30.") && table.contains("not measured: kernel_fault,"), "{table}");
     let estimates = rows[0]["estimates"].as_array().unwrap();
     assert!(estimates.contains(&json!("access")) && !estimates.contains(&json!("encode")), "{rows}");
-    assert!(refused(&[trace.path(), "--system", "castor", "--ram", "50%"]).contains("pleat, off"));
+    assert!(refused(&[trace.path(), "--system", "castor", "--ram", "50%"]).contains("castro, crames, zswap, mxt, off"));
     assert!(refused(&[trace.path(), "--system", "pleat", "--ram", "1K"]).contains("1M"));
     let with_machine = |machine| refused(&[trace.path(), "--system", "pleat", "--ram", "50%", "--machine", machine]);
     assert!(with_machine("cray").contains("castro") && with_machine(trace.path()).contains("no profile"));
@@ -237,4 +237,22 @@ fn runs_are_told_by_system_and_size() {
     *spoiled.last_mut().unwrap() ^= 1;
     let spoiled = Temporary::new("rand-spoiled", &spoiled);
     assert!(refused(&[spoiled.path(), "--system", "pleat", "--ram", "128M"]).contains("at byte"));
+}
+
+#[test]
+fn its_speed_can_be_measured() {
+    let trace = Temporary::new("speed", LOOP.as_bytes());
+    let out = Temporary::new("speed.json", b"");
+    let words = ["bench", "sim", trace.path(), "--rounds", "2", "--json", out.path()];
+    let output = Command::new(env!("CARGO_BIN_EXE_pleat")).args(words).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.starts_with("| trace | pages | read | lru x 16 | lru | min | fifo | clock | pleat |"), "{table}");
+    let rows: Vec<Value> = serde_json::from_str(&fs::read_to_string(&out.0).unwrap()).unwrap();
+    assert_eq!(rows.len(), 7);
+    for row in rows {
+        assert_eq!((&row["references"], &row["pages"]), (&json!(12), &json!(4)));
+        let speeds = row["million_references_per_second"].as_array().unwrap();
+        assert!(speeds.len() == 2 && speeds.iter().all(|speed| speed.as_f64().unwrap() > 0.0), "{row}");
+    }
 }

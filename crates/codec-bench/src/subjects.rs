@@ -29,7 +29,16 @@ pub fn all() -> Vec<Box<dyn Subject>> {
     for codec in codec::ALL {
         subjects.push(Box::new(Ours { codec, scratch: Scratch::new() }));
     }
+    // The plain twins are measured where they are asked for.
+    for codec in codec::PLAIN {
+        subjects.push(Box::new(Ours { codec, scratch: Scratch::new() }));
+    }
     subjects
+}
+
+/// Whether it is a plain twin, which `NAME@plain` names.
+fn is_plain(name: &str) -> bool {
+    name.contains('@')
 }
 
 /// The names of all.
@@ -37,14 +46,15 @@ pub fn names() -> Vec<&'static str> {
     all().iter().map(|subject| subject.name()).collect()
 }
 
-/// Those named, in the order of [`all`], and the two references; all if none is named. `Err` is a name that there is not.
+/// Those named, in the order of [`all`], and the two references; all but plain twins if none is named. `Err` is a name that there is not.
 pub fn choose(wanted: &[String]) -> Result<Vec<Box<dyn Subject>>, String> {
     let names = names();
     if let Some(unknown) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
         return Err(unknown.clone());
     }
-    let is_wanted =
-        |name: &str| wanted.is_empty() || [MEMCPY, LZ4].contains(&name) || wanted.iter().any(|one| one == name);
+    let is_wanted = |name: &str| {
+        wanted.is_empty() && !is_plain(name) || [MEMCPY, LZ4].contains(&name) || wanted.iter().any(|one| one == name)
+    };
     Ok(all().into_iter().filter(|subject| is_wanted(subject.name())).collect())
 }
 
@@ -164,7 +174,8 @@ mod tests {
             choose(&wanted).map(|subjects| subjects.iter().map(|subject| subject.name()).collect::<Vec<_>>())
         };
         assert_eq!(chosen(&["fold"]).unwrap(), ["memcpy", "lz4", "fold"]);
-        assert_eq!(chosen(&[]).unwrap(), names());
+        assert_eq!(chosen(&["wkdm", "wkdm@plain"]).unwrap(), ["memcpy", "lz4", "wkdm", "wkdm@plain"]);
+        assert_eq!(chosen(&[]).unwrap().len() + codec::PLAIN.len(), names().len());
         assert_eq!(chosen(&["fold", "gzip"]), Err("gzip".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! `fold`: a page as words of 64 bits, each told by one of the 31 before it and the bytes in which it differs.
+//! `fold`: a page as words of 64 bits, each told by one of those before it and the bytes in which it differs.
 //!
 //! Heaps are words: pointers into the same few places, small numbers, lengths. A word codec that decides word by word
 //! (`WKdm` and its kin) spends its time on mispredicted branches. This one has none: it takes eight words at once, lets
@@ -21,6 +21,7 @@ mod format;
 pub(crate) mod frequent;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod places;
 mod scalar;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod shuffles;
@@ -28,7 +29,8 @@ mod shuffles;
 mod tests;
 mod words;
 
-use format::{HEADER_BYTES, Head, List, STORED, STORED_BYTES};
+use format::{BITMAP_HEAD_BYTES, HEADER_BYTES, Head, List, STORED, STORED_BYTES};
+use places::{Places, Scores};
 
 /// Words of a page.
 const WORDS: usize = PAGE_BYTES / 8;
@@ -36,23 +38,18 @@ const WORDS: usize = PAGE_BYTES / 8;
 const GROUP: usize = 8;
 /// Groups of a page.
 const GROUPS: usize = WORDS / GROUP;
-/// Choices of a word: zero, none, and the words that come this far before its group, less two.
+/// The words before a group, of which a predictor is one.
 const WINDOW: usize = 32;
 /// The choice of a word that is told in full: it shares at most one byte with any other choice.
 const WHOLE: usize = 1;
+/// The first of the choices that are listed in the header.
+const LISTED: usize = 4;
+/// Choices of a word.
+const CHOICES: usize = 8;
 /// Bits that say which.
-const INDEX_BITS: usize = 5;
-/// How a choice is written: its highest bit lowest.
-#[inline]
-const fn field(choice: u8) -> u8 {
-    (choice << 1 | choice >> (INDEX_BITS - 1)) & ((1 << INDEX_BITS) - 1)
-}
-
-/// The other way.
-#[inline]
-const fn choice(field: u8) -> u8 {
-    field >> 1 | (field & 1) << (INDEX_BITS - 1)
-}
+const INDEX_BITS: usize = 3;
+/// The bytes of a group's choices.
+const INDEX_BYTES: usize = GROUP * INDEX_BITS / 8;
 
 /// A bit for each word of the page: whether it is listed.
 const BITMAP_BYTES: usize = WORDS / 8;
@@ -61,8 +58,13 @@ pub(crate) const VECTOR_BYTES: usize = 64;
 
 /// The most that a page takes, and a byte more: every word differs from its predictor in every byte, in areas that are coded
 /// although that gains nothing.
-pub(crate) const ENCODING_BYTES_MAX: usize =
-    format::HEADER_BYTES + BITMAP_BYTES + WORDS / GROUP * (1 + INDEX_BITS) + WORDS + PAGE_BYTES + 2 * VECTOR_BYTES;
+pub(crate) const ENCODING_BYTES_MAX: usize = format::HEADER_BYTES
+    + format::BITMAP_HEAD_BYTES
+    + BITMAP_BYTES
+    + GROUPS * (1 + INDEX_BYTES)
+    + WORDS
+    + PAGE_BYTES
+    + 2 * VECTOR_BYTES;
 
 /// A word codec for heaps. Fast in both directions where there are vectors, see [`Fold::is_fast`].
 #[derive(Clone, Copy, Default, Debug)]
@@ -71,39 +73,6 @@ pub struct Fold;
 /// [`Fold`] with masks and literals re-coded: shorter by a tenth, and still several times as fast as an LZ codec.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct FoldDeep;
-
-/// Which words a word may choose.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Reach {
-    /// Those of the last three groups but one word: enough for most, and a quarter fewer to compare with.
-    Near,
-    /// All of the window.
-    Far,
-}
-
-impl Reach {
-    /// The lowest choice that is tried, but for zero.
-    const fn first(self) -> usize {
-        match self {
-            Self::Near => 9,
-            Self::Far => WHOLE + 1,
-        }
-    }
-}
-
-/// The places where a page is looked at before anything else: sample *i* compares the words 16 *i* + 15 … 16 *i* + 22, or as
-/// many as there are, with those that come *i* + 1 before them. So records of any length up to 16 words show.
-const SAMPLES: usize = 31;
-
-/// Where a sample's words are in the page, in bytes, and those that they are compared with.
-#[inline]
-const fn sample_at(sample: usize) -> (usize, usize) {
-    let words = 16 * sample + 15;
-    (8 * words, 8 * (words - sample - 1))
-}
-
-/// Of random bytes one in 256 is the same by chance: here eight, and more than this in one page of ten thousand.
-const SAME_BYTES_OF_NOISE: u32 = 20;
 
 /// Which of the two levels to write. Any decoder reads both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,9 +84,9 @@ pub(crate) enum Level {
 /// Groups that choose together.
 const TILE: usize = 8;
 /// For each choice and each of these groups, the bytes that differ: a bit for each of a group's.
-type Tile = [[u64; TILE]; WINDOW];
+type Tile = [[u64; TILE]; CHOICES];
 
-/// Working memory of the encoder, about 36 KiB. An area may be written in whole vectors, so it has one more than it needs.
+/// Working memory of the encoder, about 25 KiB. An area may be written in whole vectors, so it has one more than it needs.
 #[repr(C, align(64))]
 pub(crate) struct Workspace {
     /// The listed words, behind as many zeros as the window reaches back.
@@ -127,7 +96,7 @@ pub(crate) struct Workspace {
     told: [u64; GROUPS],
     bitmap: [u8; BITMAP_BYTES + VECTOR_BYTES],
     differs: [u8; GROUPS + VECTOR_BYTES],
-    indices: [u8; GROUPS * INDEX_BITS + VECTOR_BYTES],
+    indices: [u8; GROUPS * INDEX_BYTES + VECTOR_BYTES],
     masks: [u8; WORDS + VECTOR_BYTES],
     literals: [u8; PAGE_BYTES + VECTOR_BYTES],
     pub(crate) frequent: frequent::Workspace,
@@ -136,11 +105,11 @@ pub(crate) struct Workspace {
 impl Workspace {
     pub(crate) const EMPTY: Self = Self {
         words: [0; WINDOW + WORDS + GROUP],
-        different: [[[0; TILE]; WINDOW]; GROUPS / TILE],
+        different: [[[0; TILE]; CHOICES]; GROUPS / TILE],
         told: [0; GROUPS],
         bitmap: [0; BITMAP_BYTES + VECTOR_BYTES],
         differs: [0; GROUPS + VECTOR_BYTES],
-        indices: [0; GROUPS * INDEX_BITS + VECTOR_BYTES],
+        indices: [0; GROUPS * INDEX_BYTES + VECTOR_BYTES],
         masks: [0; WORDS + VECTOR_BYTES],
         literals: [0; PAGE_BYTES + VECTOR_BYTES],
         frequent: frequent::Workspace::EMPTY,
@@ -150,49 +119,60 @@ impl Workspace {
 /// What an encoder has left in the workspace.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    list: List,
     masks: usize,
     literals: usize,
 }
 
-/// Which bytes of each listed word are told; those of the words that fill up the last group, too.
-#[repr(C, align(64))]
-struct Steps([u8; WORDS]);
-
 /// One way to do the work. A value exists only where the processor can run it.
 trait Path: frequent::Path + Copy {
+    /// What is to be done for each listed word, and those that fill up the last group.
+    type Steps: ?Sized;
+    /// Room for it.
+    type Room;
+    /// Room where nothing is written yet. Zeros would take a tenth of the time of a decoder.
+    const ROOM: Self::Room;
+
     /// Bits that are set in at most 64 bytes.
     fn ones(self, bytes: &[u8]) -> usize;
 
-    /// How many bytes are the same in [`SAMPLES`].
-    fn same_bytes(self, page: &PageBytes) -> u32;
+    /// Writes the bitmap, and the listed words one behind the other, filled up to a whole group with zeros.
+    fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List;
 
-    /// Fills the areas of the workspace. The choices that are tried are zero, and those from `first`.
-    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written;
+    /// For each place, how many bytes of the sampled groups are the same as there, and not zero.
+    fn scores(self, groups: usize, workspace: &Workspace) -> Scores;
+
+    /// Fills the other areas of the workspace.
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written;
 
     /// Unpacks the masks, and returns the sum of their bits. There must be as many masks as bits in `differs`.
-    fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize;
+    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps);
 
-    /// Rebuilds the page. There must be as many literals as the masks have bits, and in `bitmap` as many bits as words are listed.
-    fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes);
+    /// Rebuilds the page. There must be as many literals as the masks have bits, and in `bitmap` as many bits as words are
+    /// listed.
+    fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes);
 }
 
 /// Encodes to the start of `out`; see [`Codec::encode`].
 #[inline(always)]
 fn encode(path: impl Path, level: Level, page: &PageBytes, workspace: &mut Workspace, out: &mut [u8]) -> Option<usize> {
     let mut to = Output { out, at: 0 };
-    if path.same_bytes(page) <= SAME_BYTES_OF_NOISE {
+    let list = path.list(page, workspace);
+    let scores = path.scores(list.groups(), workspace);
+    if list.is_all() && scores.are_of_noise() {
         to.put(&STORED.to_le_bytes(), STORED_BYTES)?;
         to.put(&page.0, PAGE_BYTES)?;
         return Some(to.at);
     }
-    let reach = if level == Level::Plain { Reach::Near } else { Reach::Far };
-    let Written { list, masks, literals } = path.encode(page, reach, workspace);
+    let places = scores.best();
+    let Written { masks, literals } = path.encode(list.groups(), places, workspace);
     let Workspace { bitmap, differs, indices, masks: mask_bytes, literals: literal_bytes, frequent, .. } = workspace;
-    to.put(&list.header(masks, level), HEADER_BYTES)?;
-    to.put(bitmap, list.bitmap_bytes.count_ones() as usize)?;
+    to.put(&list.header(masks, places, level), HEADER_BYTES)?;
+    if !list.is_all() {
+        to.put(&list.bitmap_bytes.to_le_bytes(), BITMAP_HEAD_BYTES)?;
+        to.put(bitmap, list.bitmap_bytes.count_ones() as usize)?;
+    }
     to.put(differs, list.groups())?;
-    to.put(indices, list.groups() * INDEX_BITS)?;
+    to.put(indices, list.groups() * INDEX_BYTES)?;
     if level == Level::Plain {
         to.put(mask_bytes, masks)?;
         to.put(literal_bytes, literals)?;
@@ -237,7 +217,7 @@ impl Output<'_> {
 
 /// Decodes either level; see [`Codec::decode`].
 #[inline(always)]
-fn decode(path: impl Path, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
+fn decode<P: Path>(path: P, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
     if let Some((number, stored)) = encoding.split_first_chunk()
         && u16::from_le_bytes(*number) == STORED
     {
@@ -248,24 +228,26 @@ fn decode(path: impl Path, encoding: &[u8], page: &mut PageBytes) -> Result<(), 
     if !head.agrees(path) {
         return Err(Corrupt);
     }
-    let mut steps = Steps([0; WORDS]);
     if head.is_coded {
-        return decode_coded(path, &head, &mut steps, page);
+        return decode_coded(path, &head, page);
     }
     let (masks, literals) = head.rest.split_at_checked(head.masks).ok_or(Corrupt)?;
-    if path.prepare(&head, masks, &mut steps) != literals.len() {
+    let mut room = P::ROOM;
+    let (count, steps) = path.prepare(&head, masks, &mut room);
+    if count != literals.len() {
         return Err(Corrupt);
     }
-    path.rebuild(&head, &steps, literals, page);
+    path.rebuild(&head, steps, literals, page);
     Ok(())
 }
 
 /// [`decode`] of the deep level. Apart, so that the other does not clear its buffers.
 #[inline(never)]
-fn decode_coded(path: impl Path, head: &Head<'_>, steps: &mut Steps, page: &mut PageBytes) -> Result<(), Corrupt> {
+fn decode_coded<P: Path>(path: P, head: &Head<'_>, page: &mut PageBytes) -> Result<(), Corrupt> {
     let mut masks = [0; WORDS + VECTOR_BYTES];
     let rest = frequent::decode(path, head.rest, head.masks, &mut masks)?;
-    let count = path.prepare(head, &masks[..head.masks], steps);
+    let mut room = P::ROOM;
+    let (count, steps) = path.prepare(head, &masks[..head.masks], &mut room);
     if count > PAGE_BYTES {
         return Err(Corrupt);
     }

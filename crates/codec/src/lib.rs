@@ -26,7 +26,7 @@ pub use auto::Auto;
 pub use dense::Dense;
 pub use fold::{Fold, FoldDeep};
 pub use lz4::Lz4;
-pub use papers::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
+pub use papers::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, PLAIN, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
 pub use same_filled::{fill, same_filled};
 
 /// Every codec there is: ours, and those of the papers. A run tells its agents the place of its codec here.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use bench::size::mib;
-use pleat_e2e::{assert_same, folded, plain, program, python, skipped, turn, words};
+use pleat_e2e::{Spill, assert_same, compare_spilling, folded, plain, program, python, skipped, turn, words};
 
 /// Each parent exits at once: the child's memory must be its own by then.
 #[test]
@@ -13,6 +13,17 @@ fn a_daemon_outlives_its_parents() {
     assert_same(&before, &after);
     assert_eq!(after.stdout, b"equal\n");
     turn.assert_clean(&after);
+}
+
+/// Nothing holds up who fills new memory at once, until it is registered.
+#[test]
+fn blocks_that_are_filled_at_once_stay_inside_the_budget() {
+    let turn = turn("blocks");
+    let program = match turn.compile("blocks.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    compare_spilling(&turn, &words([&program, "16", "8"]), [96, 64, 32], Spill::May);
 }
 
 /// What the kernel moves it moves to where the same may be done: from memory that is executed, too.

@@ -33,6 +33,9 @@ impl core::fmt::Debug for PageBytes {
 pub struct PageIndex(pub u64);
 
 impl PageIndex {
+    /// The end of the pages that pleat can manage: addresses have 48 bits.
+    pub const END: Self = Self(1 << 36);
+
     /// The page that holds `address`.
     pub const fn containing(address: u64) -> Self {
         Self(address >> PAGE_SHIFT)

@@ -11,6 +11,7 @@
 extern crate alloc;
 
 mod account;
+mod announce;
 mod area;
 mod eviction;
 mod exhaustion;

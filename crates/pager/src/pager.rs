@@ -15,6 +15,7 @@ use sys::kernel::{Kernel, Message};
 use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
 
 use crate::account::Accounts;
+use crate::announce::Announcements;
 use crate::ledger::Process;
 use crate::order::Asked;
 use crate::readings::Readings;
@@ -57,6 +58,7 @@ pub struct Pager<K, S> {
     /// The message about a fork has been read, and nobody has taken the child's memory yet.
     has_forked: AtomicBool,
     readings: Readings,
+    pub(crate) announcements: Announcements,
     /// Goes up with each batch that the reclaimer has freed; a futex.
     progress: AtomicU32,
 }
@@ -77,6 +79,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             resting: AtomicU32::new(0),
             has_forked: AtomicBool::new(false),
             readings: Readings::default(),
+            announcements: Announcements::default(),
             progress: AtomicU32::new(0),
         }
     }

@@ -100,7 +100,9 @@ impl Reclaimer {
         let begun = pager.kernel.now_ns();
         let resident = self.resident(pager, begun);
         let unmanaged = self.reconcile(pager, resident, share);
+        let announced = pager.announcements.made();
         if self.wants_scan(pager, unmanaged, begun) && matches!(scan(pager), Scanned::Registered(_)) {
+            pager.announcements.have_been_scanned(announced);
             self.scanned_once = true;
             let scanned = pager.kernel.now_ns();
             self.scan_again_ns = scanned + SCAN_PAUSES * (scanned - begun);
@@ -162,7 +164,8 @@ impl Reclaimer {
         let step = (state.accounts.marks.high.0 / SCAN_DIVISOR) as i64;
         let is_short = state.goal() > ByteCount::ZERO;
         let step = if is_short { SCAN_BYTES_SHORT.min(step / 4) } else { step };
-        !self.scanned_once || unmanaged > self.unmanageable + step && now >= self.scan_again_ns
+        let is_due = unmanaged > self.unmanageable + step || pager.announcements.is_one_new();
+        !self.scanned_once || is_due && now >= self.scan_again_ns
     }
 
     /// Moves pages out and encodes them until the high mark is reached.
@@ -287,6 +290,7 @@ impl Reclaimer {
         let now = pager.kernel.now_ns();
         let mut state = pager.lock();
         let free = state.free();
+        pager.announcements.set_room(free - state.accounts.marks.low.0 as i64);
         let is_short = state.goal() > ByteCount::ZERO;
         let is_still = resident == self.last_resident && !effort.has_gained;
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };

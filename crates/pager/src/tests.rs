@@ -2,6 +2,7 @@
 //! that the program reads is compared with a plain copy of its memory.
 
 mod content;
+mod exhaustive;
 mod forks;
 mod medium;
 mod metadata;

@@ -4,9 +4,12 @@
 //! tells how long a program takes inside some RAM.
 #![forbid(unsafe_code)]
 
+mod error;
 mod live;
 mod pages;
 mod ranked;
 pub mod replacement;
 mod slots;
 pub mod timed;
+
+pub use error::PlayError;

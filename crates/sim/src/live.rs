@@ -9,7 +9,10 @@ use page::{FrameIndex, PageCount, PageIndex};
 use policy::drop_behind::{DropBehind, Run, Victim};
 use policy::prefetch::Streams;
 use policy::replacement::Age;
-use store::Slabs;
+use store::Store;
+use trace::Reference;
+
+use crate::PlayError;
 
 /// Pages encoded at a time.
 pub(crate) const ENCODE_BATCH: usize = 64;
@@ -24,18 +27,24 @@ const FRAMES_MAX: u64 = 1 << 20;
 /// The part of what may wait that a walk may use again, as a divisor.
 const LAG_DIVISOR: u64 = 2;
 
+/// Whether pleat's page table has room for these pages.
+pub(crate) fn check_addresses(batch: &[Reference]) -> Result<(), PlayError> {
+    let beyond = batch.iter().find(|reference| reference.page >= PageIndex::END);
+    beyond.map_or(Ok(()), |reference| Err(PlayError::Beyond(reference.page)))
+}
+
 /// A program's memory under pleat.
-pub(crate) struct Live {
-    pub(crate) cache: Cache<Slabs>,
+pub(crate) struct Live<S> {
+    pub(crate) cache: Cache<S>,
     pub(crate) ring: Ring,
     pub(crate) streams: Streams,
     hand: Hand,
     behind: DropBehind,
 }
 
-impl Live {
+impl<S: Store> Live<S> {
     /// For a memory of `size`. Below the smallest budget, 4096 pages, which is for comparisons only, a quarter may wait.
-    pub(crate) fn new(cache: Cache<Slabs>, size: PageCount) -> Self {
+    pub(crate) fn new(cache: Cache<S>, size: PageCount) -> Self {
         let frames = (size.0 / FRAMES_DIVISOR).clamp(FRAMES_MIN, FRAMES_MAX).min((size.0 / 4).max(1));
         let behind = DropBehind::new(PageCount(frames / LAG_DIVISOR));
         let ring = Ring::new(PageCount(frames));

@@ -2,33 +2,63 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::hint::black_box;
 
 use page::PageIndex;
+
+/// Pages that are numbered at a time.
+pub(crate) const BUNCH: usize = 128;
 
 /// log2 of the pages of a leaf: few enough that one page far from all others costs little.
 const LEAF_SHIFT: u32 = 9;
 const LEAF_PAGES: usize = 1 << LEAF_SHIFT;
+/// Leaves that are found without a search: those of 4 GiB in a row.
+const RECENT: usize = 2048;
 /// A page that has not been seen.
 const UNSEEN: u32 = u32::MAX;
 
 /// Numbers pages.
-#[derive(Default)]
 pub(crate) struct Pages {
     leaves: Vec<[u32; LEAF_PAGES]>,
     places: HashMap<u64, u32, BuildHasherDefault<Multiply>>,
-    /// The leaf of the last page, which is often that of the next.
-    last: Option<(u64, u32)>,
+    /// The leaf that was last found of all those whose keys share a remainder, with its key.
+    recent: Vec<(u64, u32)>,
     count: u32,
 }
 
+impl Default for Pages {
+    fn default() -> Self {
+        // No key has all bits: pages have fewer.
+        let recent = vec![(u64::MAX, 0); RECENT];
+        Self { leaves: Vec::new(), places: HashMap::default(), recent, count: 0 }
+    }
+}
+
 impl Pages {
+    /// Gives `each` the numbers of pages in their order, and whether they are new.
+    ///
+    /// All of them are read once before the first is looked at: then the processor waits for many of them at the same time,
+    /// where what it does next does not depend on what it reads.
+    pub(crate) fn number_all(&mut self, pages: &[PageIndex; BUNCH], mut each: impl FnMut(PageIndex, u32, bool)) {
+        let mut places = [0; BUNCH];
+        for (place, &page) in places.iter_mut().zip(pages) {
+            *place = self.place(page);
+        }
+        let at = |(&place, page): (&u32, &PageIndex)| self.leaves[place as usize][page.0 as usize % LEAF_PAGES];
+        black_box(places.iter().zip(pages).map(at).fold(0, |all, number| all ^ number));
+        for (&place, &page) in places.iter().zip(pages) {
+            let (number, is_first) = self.number_in(place, page);
+            each(page, number, is_first);
+        }
+    }
+
     /// The number of a page, and whether it is new.
     pub(crate) fn number(&mut self, page: PageIndex) -> (u32, bool) {
-        let key = page.0 >> LEAF_SHIFT;
-        let place = match self.last {
-            Some((last, place)) if last == key => place,
-            _ => self.find(key),
-        };
+        let place = self.place(page);
+        self.number_in(place, page)
+    }
+
+    fn number_in(&mut self, place: u32, page: PageIndex) -> (u32, bool) {
         let number = &mut self.leaves[place as usize][page.0 as usize % LEAF_PAGES];
         if *number != UNSEEN {
             return (*number, false);
@@ -38,14 +68,19 @@ impl Pages {
         (*number, true)
     }
 
-    fn find(&mut self, key: u64) -> u32 {
-        let leaves = &mut self.leaves;
-        let place = *self.places.entry(key).or_insert_with(|| {
-            leaves.push([UNSEEN; LEAF_PAGES]);
-            leaves.len() as u32 - 1
-        });
-        self.last = Some((key, place));
-        place
+    /// The leaf of a page.
+    fn place(&mut self, page: PageIndex) -> u32 {
+        let key = page.0 >> LEAF_SHIFT;
+        let recent = &mut self.recent[key as usize % RECENT];
+        if recent.0 != key {
+            let leaves = &mut self.leaves;
+            let place = *self.places.entry(key).or_insert_with(|| {
+                leaves.push([UNSEEN; LEAF_PAGES]);
+                leaves.len() as u32 - 1
+            });
+            *recent = (key, place);
+        }
+        recent.1
     }
 
     /// Pages seen.
@@ -87,5 +122,26 @@ mod tests {
         let numbers = seen.map(|page| pages.number(PageIndex(page)));
         assert_eq!(numbers, [(0, true), (1, true), (2, true), (0, false), (1, false), (3, true), (2, false)]);
         assert_eq!(pages.count(), 4);
+    }
+
+    #[test]
+    fn in_bunches_numbers_are_as_one_by_one() {
+        let mut draw = 1_u64;
+        let (mut together, mut alone) = (Pages::default(), Pages::default());
+        for _ in 0..200 {
+            let bunch: [PageIndex; BUNCH] = std::array::from_fn(|_| {
+                draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Near ones, and leaves with the same remainder.
+                PageIndex(draw >> 52 | (draw >> 40 & 3) << (LEAF_SHIFT + RECENT.ilog2()))
+            });
+            let mut numbers = vec![];
+            together.number_all(&bunch, |page, number, is_first| numbers.push((page, number, is_first)));
+            let expected = bunch.map(|page| {
+                let (number, is_first) = alone.number(page);
+                (page, number, is_first)
+            });
+            assert_eq!(numbers, expected);
+        }
+        assert_eq!(together.count(), alone.count());
     }
 }

@@ -8,10 +8,15 @@
 const FAN_SHIFT: u32 = 4;
 const FAN: usize = 1 << FAN_SHIFT;
 
-type Node = [u32; FAN];
+type Sums = [u32; FAN];
+
+/// In one line of the processor's cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Node(Sums);
 
 /// What a node loses with a member below its n-th child: one from all later siblings.
-const LATER: [Node; FAN] = {
+const LATER: [Sums; FAN] = {
     let mut rows = [[0; FAN]; FAN];
     let mut child = 0;
     while child < FAN {
@@ -44,9 +49,9 @@ impl Ranked {
         while sums.len() > 1 {
             let mut level = Vec::new();
             for family in sums.chunks(FAN) {
-                let mut node = [0; FAN];
+                let mut node = Node([0; FAN]);
                 let mut before = 0;
-                for (entry, sum) in node.iter_mut().zip(family.iter().chain([0].iter().cycle())) {
+                for (entry, sum) in node.0.iter_mut().zip(family.iter().chain([0].iter().cycle())) {
                     *entry = before;
                     before += sum;
                 }
@@ -79,12 +84,12 @@ impl Ranked {
         let mut place = word;
         for level in &mut self.levels {
             if !place.is_multiple_of(FAN) {
-                let node = &mut level[place >> FAN_SHIFT];
+                let Node(node) = &mut level[place >> FAN_SHIFT];
                 node[place % FAN] = node[place % FAN - 1] + count;
                 return;
             }
             // The node before is full.
-            count += level[(place >> FAN_SHIFT) - 1][FAN - 1];
+            count += level[(place >> FAN_SHIFT) - 1].0[FAN - 1];
             place >>= FAN_SHIFT;
         }
     }
@@ -96,15 +101,21 @@ impl Ranked {
         let mut count = (*word & (bit - 1)).count_ones();
         *word &= !bit;
         for level in &mut self.levels {
-            let node = &mut level[place >> FAN_SHIFT];
+            let Node(node) = &mut level[place >> FAN_SHIFT];
             count += node[place % FAN];
-            for (entry, one) in node.iter_mut().zip(&LATER[place % FAN]) {
-                // Wraps where the sum means nothing yet.
-                *entry = entry.wrapping_sub(*one);
-            }
+            // As values: in place, the compiler subtracts one by one. Wraps where the sum means nothing yet.
+            let (sums, later) = (*node, LATER[place % FAN]);
+            *node = std::array::from_fn(|child| sums[child].wrapping_sub(later[child]));
             place >>= FAN_SHIFT;
         }
         count
+    }
+
+    /// Reads the places that removing `number` will change, as far as they are many; what comes back means nothing.
+    pub(crate) fn peek(&self, number: u32) -> u32 {
+        let place = number as usize / 64;
+        let sums = self.levels.first().map_or(0, |level| level[place >> FAN_SHIFT].0[0]);
+        self.bits[place] as u32 ^ sums
     }
 
     /// How many members are below `number`, which is below the next one.
@@ -112,7 +123,7 @@ impl Ranked {
         let mut place = number as usize / 64;
         let mut count = (self.bits[place] & ((1 << (number % 64)) - 1)).count_ones();
         for level in &self.levels {
-            count += level[place >> FAN_SHIFT][place % FAN];
+            count += level[place >> FAN_SHIFT].0[place % FAN];
             place >>= FAN_SHIFT;
         }
         count

@@ -4,13 +4,12 @@
 //! and is counted apart. A reference to the same page as the reference before changes nothing in any policy and is counted
 //! only. What is kept depends on the pages of a trace, never on its length.
 
-use std::fmt;
-
 use page::{PageCount, PageIndex};
 use rayon::prelude::*;
-use trace::{Reference, Sample, Trace, TraceError};
+use trace::{Reference, Sample, Trace};
 
-use crate::pages::Pages;
+use crate::PlayError;
+use crate::pages::{BUNCH, Pages};
 
 mod frames;
 mod lru;
@@ -18,9 +17,6 @@ mod min;
 mod pleat;
 #[cfg(test)]
 mod tests;
-
-/// Pages that the live page table has.
-const LIVE_PAGES_END: u64 = 1 << 36;
 
 /// A replacement policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,28 +67,6 @@ pub struct Score {
     pub soft_faults: Option<u64>,
 }
 
-/// Why a trace cannot be played on.
-#[derive(Debug)]
-pub enum PlayError {
-    /// It cannot be read.
-    Trace(TraceError),
-    /// `pleat` has no such page.
-    Beyond(PageIndex),
-}
-
-impl fmt::Display for PlayError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Trace(error) => error.fmt(out),
-            Self::Beyond(page) => {
-                write!(out, "page {:#x} lies beyond 48 bits of address, where pleat has none", page.0)
-            }
-        }
-    }
-}
-
-impl std::error::Error for PlayError {}
-
 /// A reference as the policies see it.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
@@ -102,6 +76,10 @@ struct Touch {
     /// It is referenced for the first time.
     is_first: bool,
 }
+
+/// References whose places are read ahead: a policy first reads for all of them what it will need, then goes through them, so
+/// that the processor waits for many places at the same time.
+const AHEAD: usize = 64;
 
 /// One policy with some sizes of memory.
 trait Contender: Send {
@@ -163,31 +141,32 @@ impl Contest {
             if batch.is_empty() {
                 return Ok(());
             }
-            self.check(&batch)?;
+            if self.policies.contains(&Policy::Pleat) {
+                crate::live::check_addresses(&batch)?;
+            }
             self.number(&batch, &mut touches);
             self.contenders.par_iter_mut().for_each(|entrant| entrant.contender.play(&touches));
             progress(self.references);
         }
     }
 
-    /// pleat's page table ends where addresses of 48 bits do.
-    fn check(&self, batch: &[Reference]) -> Result<(), PlayError> {
-        if !self.policies.contains(&Policy::Pleat) {
-            return Ok(());
-        }
-        let beyond = batch.iter().find(|reference| reference.page.0 >= LIVE_PAGES_END);
-        beyond.map_or(Ok(()), |reference| Err(PlayError::Beyond(reference.page)))
-    }
-
     fn number(&mut self, batch: &[Reference], touches: &mut Vec<Touch>) {
         touches.clear();
         self.references += batch.len() as u64;
-        for reference in batch {
-            let (number, is_first) = self.pages.number(reference.page);
-            if self.last != Some(number) {
-                self.last = Some(number);
-                touches.push(Touch { page: reference.page, number, is_first });
+        let last = &mut self.last;
+        let mut touch = |page, number, is_first| {
+            if *last != Some(number) {
+                *last = Some(number);
+                touches.push(Touch { page, number, is_first });
             }
+        };
+        let (bunches, rest) = batch.as_chunks::<BUNCH>();
+        for bunch in bunches {
+            self.pages.number_all(&bunch.map(|reference| reference.page), &mut touch);
+        }
+        for reference in rest {
+            let (number, is_first) = self.pages.number(reference.page);
+            touch(reference.page, number, is_first);
         }
     }
 

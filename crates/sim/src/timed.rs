@@ -5,17 +5,22 @@
 //! for it. The costs are a machine's ([`Machine`]) and a device's ([`Device`]). The same trace, options and costs give the
 //! same numbers.
 
+use cache::system::{PRESETS, System as Parts};
+use codec::Codec;
 use page::{ByteCount, PageIndex};
 use serde::Serialize;
-use trace::{Sample, TimeUnit, Trace, TraceError};
+use trace::{Sample, TimeUnit, Trace};
 
+use crate::PlayError;
+
+mod cached;
 mod costs;
 mod device;
+mod encodings;
 mod lengths;
 mod off;
-mod pleat;
 
-pub use costs::{Basis, Cost, Machine};
+pub use costs::{Basis, CodecCost, Cost, Machine, Seat};
 pub use device::Device;
 use device::Queue;
 pub use lengths::Lengths;
@@ -23,20 +28,42 @@ pub use lengths::Lengths;
 /// What keeps the program inside its RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum System {
-    /// `pleat run`: its cache, hand, ring, watermarks and prefetch, over slabs and the segment log.
-    Pleat,
+    /// `pleat run --system`: its cache, hand, ring, watermarks and prefetch, over a system's parts and the segment log.
+    Cached(&'static str, Parts),
     /// Nothing but the kernel: pages to the device as they are, one by one, by a clock.
     Off,
 }
 
 impl System {
-    /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 2] = [("pleat", Self::Pleat), ("off", Self::Off)];
+    /// The named systems, and none.
+    pub fn all() -> impl Iterator<Item = Self> {
+        PRESETS.iter().map(|&(name, parts)| Self::Cached(name, parts)).chain([Self::Off])
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|system| system.name() == name)
+    }
 
     /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, system)| *system == self).expect("all are in the table").0
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cached(name, _) => name,
+            Self::Off => "off",
+        }
     }
+
+    /// The name of what it encodes with, if it does.
+    pub const fn codec(self) -> Option<&'static str> {
+        match self {
+            Self::Cached(_, parts) => Some(parts.codec),
+            Self::Off => None,
+        }
+    }
+}
+
+fn codec_of(parts: &Parts) -> &'static dyn Codec {
+    codec::ALL.into_iter().find(|codec| codec.name() == parts.codec).expect("a system's codec is one of all")
 }
 
 /// What is simulated.
@@ -103,6 +130,8 @@ pub struct Outcome {
 /// The clock of a run, and what is counted on it.
 struct Run<'a> {
     setup: Setup<'a>,
+    encode: &'a Cost,
+    decode: &'a Cost,
     lengths: Lengths,
     now_ns: f64,
     queue: Queue<'a>,
@@ -149,7 +178,7 @@ trait Keeper {
 const POINTS_MAX: usize = 256;
 
 /// Plays a trace to its end, or to where it is damaged.
-pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, TraceError> {
+pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayError> {
     let machine = setup.machine;
     let unit_ns = match trace.header().unit {
         TimeUnit::References => machine.reference.ns,
@@ -157,12 +186,16 @@ pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, TraceErr
         TimeUnit::Instructions => machine.instruction.ns,
     };
     let mut keeper: Box<dyn Keeper> = match setup.system {
-        System::Pleat => Box::new(pleat::Pleat::new(setup.ram)),
+        System::Cached(_, parts) => Box::new(cached::Cached::new(&parts, setup.ram, machine.seat)),
         System::Off => Box::new(off::Off::new(setup.ram)),
     };
+    let codec = setup.system.codec().unwrap_or_default();
+    let (encode, decode) = machine.codec(codec);
     let mut run = Run {
         setup,
-        lengths: Lengths::new(setup.ratio),
+        encode,
+        decode,
+        lengths: Lengths::new(setup.ratio, trace.header(), codec),
         now_ns: 0.0,
         queue: Queue::new(setup.device),
         faults: Faults::default(),
@@ -180,6 +213,9 @@ pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, TraceErr
         run.lengths.learn(&samples);
         if batch.is_empty() {
             break;
+        }
+        if setup.system != System::Off {
+            crate::live::check_addresses(&batch)?;
         }
         for reference in &batch {
             let since = reference.time.saturating_sub(last.unwrap_or(reference.time));

@@ -62,6 +62,7 @@ pub(crate) mod number {
 pub(crate) mod number {
     pub(crate) const RT_SIGPROCMASK: usize = 135;
     pub(crate) const MREMAP: usize = 216;
+    pub(crate) const MMAP: usize = 222;
     pub(crate) const MADVISE: usize = 233;
     pub(crate) const MSYNC: usize = 227;
     pub(crate) const MLOCKALL: usize = 230;

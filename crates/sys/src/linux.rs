@@ -93,6 +93,13 @@ impl Access {
             Self::Code => Self::Data,
         }
     }
+
+    fn allow_in(self, staging: &Area) -> Result<(), Errno> {
+        let execute = if self == Self::Code { MprotectFlags::EXEC } else { MprotectFlags::empty() };
+        let flags = MprotectFlags::READ | MprotectFlags::WRITE | execute;
+        // SAFETY: the area is ours, and stays readable and writable.
+        unsafe { rustix::mm::mprotect(staging.base().cast(), staging.bytes(), flags) }
+    }
 }
 
 impl Staged {
@@ -190,9 +197,9 @@ impl Linux {
     /// Takes the memory out of a kernel whose descriptors belong to another process: the child's copy after a fork.
     /// The descriptors are forgotten, not closed: their numbers mean something else here.
     pub fn into_quarters(self) -> Quarters {
-        let mut staged = core::mem::take(&mut *self.staged.lock());
-        assert!(staged.count == 0, "a fork with pages in the staging area");
-        let allowed = self.allow(&mut staged, Access::Data);
+        // Not by its lock: a thread of the parent's may have held that.
+        assert!(self.staged.into_inner().count == 0, "a fork with pages in the staging area");
+        let allowed = Access::Data.allow_in(&self.staging);
         assert!(allowed.is_ok(), "the staging area cannot become data again: {allowed:?}");
         self.files.forget();
         core::mem::forget(self.program);
@@ -237,14 +244,10 @@ impl Linux {
 
     /// Makes the staging area one of that kind.
     fn allow(&self, staged: &mut Staged, access: Access) -> Result<(), Errno> {
-        if staged.access == access {
-            return Ok(());
+        if staged.access != access {
+            access.allow_in(&self.staging)?;
+            staged.access = access;
         }
-        let execute = if access == Access::Code { MprotectFlags::EXEC } else { MprotectFlags::empty() };
-        let flags = MprotectFlags::READ | MprotectFlags::WRITE | execute;
-        // SAFETY: the area is ours, and stays readable and writable.
-        unsafe { rustix::mm::mprotect(self.staging.base().cast(), self.staging.bytes(), flags)? };
-        staged.access = access;
         Ok(())
     }
 
@@ -454,55 +457,4 @@ impl Kernel for Linux {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_has_arrived_counts() {
-        let told = |done, error| Partial { done: PageCount(done), error };
-        let arrived = |told, there| arrived(told, PageCount(there), PageCount(8));
-        assert_eq!(arrived(told(0, Some(Errno::NOENT)), 0), told(0, Some(Errno::NOENT)), "it is right");
-        assert_eq!(arrived(told(0, Some(Errno::NOENT)), 8), told(8, None));
-        assert_eq!(arrived(told(0, Some(Errno::NOENT)), 5), told(5, None));
-        assert_eq!(arrived(told(3, None), 5), told(5, None));
-        assert_eq!(arrived(told(3, None), 3), told(3, None));
-    }
-
-    /// On the real kernel, which miscounts only now and then: three of eight pages are moved before our call is made, so
-    /// that they arrive without being told of.
-    #[test]
-    fn a_move_that_is_not_told_of_counts() {
-        const PAGES: PageCount = PageCount(8);
-        const UNTOLD: PageCount = PageCount(3);
-        // Dropped after `linux`: to unmap what is registered would wait for somebody to read of it.
-        let memory = Area::reserve(PAGES.bytes().0 as usize).unwrap();
-        let linux = match Openings::open(None)
-            .and_then(|openings| Linux::open(Quarters::reserve(PAGES)?, Faults::All, openings))
-        {
-            Ok(linux) => linux,
-            Err(errno) => return println!("skipped: no userfaultfd: {errno:?}"),
-        };
-        let (start, bytes) = (area_range(&memory).start, PAGE_BYTES);
-        let first_byte = |area: &Area, page: usize| area.base().wrapping_add(page * bytes);
-        for page in 0..PAGES.0 as usize {
-            // SAFETY: inside the area, which nobody else knows.
-            unsafe { first_byte(&memory, page).write(page as u8 + 1) };
-        }
-        linux.program.register(area_range(&memory)).unwrap();
-        let (staging, frames) = (linux.staging.base() as u64, linux.frames.base() as u64);
-
-        // SAFETY: both ranges belong to this test.
-        assert_eq!(unsafe { linux.program.move_pages(staging, start.address(), UNTOLD) }.done, UNTOLD);
-        assert_eq!(linux.move_out(start, PAGES, FrameIndex(0)), Partial { done: UNTOLD, error: None });
-        let rest = PAGES - UNTOLD;
-        assert_eq!(linux.move_out(start + UNTOLD, rest, FrameIndex(3)), Partial { done: rest, error: None });
-        // SAFETY: as above.
-        assert_eq!(unsafe { linux.frames_uffd.move_pages(frames, staging, UNTOLD) }.done, UNTOLD);
-        linux.finish_moves();
-        for page in 0..PAGES.0 as usize {
-            // SAFETY: inside the frames, and moved there.
-            assert_eq!(unsafe { first_byte(&linux.frames, page).read() }, page as u8 + 1);
-        }
-        assert_eq!(linux.holes(start, PAGES), PAGES);
-    }
-}
+mod tests;

@@ -107,28 +107,26 @@ impl ProcFiles {
 
     /// Faults that needed no device: the tenth field of `stat`.
     pub fn minor_faults(&self) -> Option<u64> {
-        field_of_stat(&self.stat, 10)
+        Stat::read(&self.stat)?.field(10)
     }
 
     /// Whether a thread of this process is stopped, which a debugger does to one alone.
     pub fn is_stopped(&self, thread: u32) -> bool {
-        let mut path = Path::default();
-        let written = write!(path, "task/{thread}/stat\0");
-        let path = core::ffi::CStr::from_bytes_until_nul(&path.bytes).ok().filter(|_| written.is_ok());
-        path.and_then(|path| rustix::fs::openat(&self.directory, path, READ, Mode::empty()).ok())
-            .is_some_and(|stat| matches!(state_of_stat(&stat), Some(b'T' | b't')))
+        let stat = self.stat_at(format_args!("task/{thread}/stat"));
+        stat.is_some_and(|stat| matches!(stat.state(), Some(b'T' | b't')))
     }
 
     /// Whether a process is our child.
     pub fn is_child(&self, pid: u32) -> bool {
-        let mut path = Path::default();
-        let written = write!(path, "../{pid}/stat\0");
-        let path = core::ffi::CStr::from_bytes_until_nul(&path.bytes).ok().filter(|_| written.is_ok());
-        let parent = path.and_then(|path| {
-            let stat = rustix::fs::openat(&self.directory, path, READ, Mode::empty()).ok()?;
-            field_of_stat(&stat, 4)
-        });
-        parent.is_some() && parent == id_of_stat(&self.stat)
+        let parent = self.stat_at(format_args!("../{pid}/stat")).and_then(|stat| stat.field(4));
+        parent.is_some() && parent == Stat::read(&self.stat).and_then(|stat| stat.id())
+    }
+
+    fn stat_at(&self, path: core::fmt::Arguments<'_>) -> Option<Stat> {
+        let mut text = Path::default();
+        write!(text, "{path}\0").ok()?;
+        let path = core::ffi::CStr::from_bytes_until_nul(&text.bytes).ok()?;
+        Stat::read(rustix::fs::openat(&self.directory, path, READ, Mode::empty()).ok()?)
     }
 }
 
@@ -154,29 +152,43 @@ pub fn bytes_of_line(text: &str, key: &str) -> Option<ByteCount> {
     Some(ByteCount(kib << 10))
 }
 
-/// A field of `/proc/PID/stat` from the fourth on. The second is the program's name and may hold anything.
-fn field_of_stat(stat: impl AsFd, number: usize) -> Option<u64> {
-    let mut text = [0; 1024];
-    let length = rustix::io::pread(stat, &mut text, 0).ok()?;
-    let name_end = text[..length].iter().rposition(|byte| *byte == b')')?;
-    let rest = core::str::from_utf8(&text[name_end + 1..length]).ok()?;
-    rest.split_ascii_whitespace().nth(number - 3)?.parse().ok()
+/// What a /proc/PID/stat says.
+pub(crate) struct Stat {
+    text: [u8; 1024],
+    length: usize,
+    /// Where the second field ends, which is the program's name in parentheses and may hold anything.
+    name_end: usize,
 }
 
-/// The third field.
-fn state_of_stat(stat: impl AsFd) -> Option<u8> {
-    let mut text = [0; 1024];
-    let length = rustix::io::pread(stat, &mut text, 0).ok()?;
-    let name_end = text[..length].iter().rposition(|byte| *byte == b')')?;
-    text.get(name_end + 2).copied()
-}
+impl Stat {
+    /// Reads an open one.
+    pub(crate) fn read(stat: impl AsFd) -> Option<Self> {
+        let mut text = [0; 1024];
+        let length = rustix::io::pread(stat, &mut text, 0).ok()?;
+        let name_end = text[..length].iter().rposition(|byte| *byte == b')')?;
+        Some(Self { text, length, name_end })
+    }
 
-/// The first field, the process's id as that /proc has it.
-fn id_of_stat(stat: impl AsFd) -> Option<u64> {
-    let mut text = [0; 32];
-    let length = rustix::io::pread(stat, &mut text, 0).ok()?;
-    let id = text[..length].split(|byte| *byte == b' ').next()?;
-    core::str::from_utf8(id).ok()?.parse().ok()
+    /// The first field: the process's id as that /proc has it.
+    fn id(&self) -> Option<u64> {
+        let id = self.text.split(|byte| *byte == b' ').next()?;
+        core::str::from_utf8(id).ok()?.parse().ok()
+    }
+
+    /// The third.
+    fn state(&self) -> Option<u8> {
+        self.fields()?.next()?.bytes().next()
+    }
+
+    /// One from the fourth on.
+    pub(crate) fn field(&self, number: usize) -> Option<u64> {
+        self.fields()?.nth(number - 3)?.parse().ok()
+    }
+
+    /// From the third on.
+    fn fields(&self) -> Option<core::str::SplitAsciiWhitespace<'_>> {
+        Some(core::str::from_utf8(&self.text[self.name_end + 1..self.length]).ok()?.split_ascii_whitespace())
+    }
 }
 
 /// A short path; what is longer is an error.

@@ -6,11 +6,12 @@ use core::ffi::CStr;
 use page::{ByteCount, PAGE_BYTES};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, Timespec};
+use rustix::fs::{FileType, Mode, OFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, Rlimit};
 
 use crate::host::Shared;
+use crate::proc_files::Stat;
 use crate::{Area, Errno, maps};
 
 fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -34,36 +35,39 @@ pub fn open_shared<T: Shared>(path: &CStr) -> Result<&'static T, Errno> {
 }
 
 /// Writes to the standard error of the program, which is not this thread's: bare threads have descriptors of their own.
-/// Says whether it could be written.
+/// Says whether it could be written. Nobody who does not read holds us up.
 pub fn write_to_standard_error(text: &[u8]) -> bool {
-    let Ok(standard_error) = standard_error().or_else(|_| standard_error_anew()) else { return false };
-    // A pipe that nobody reads must not hold us up, and one that is broken would bring SIGPIPE: then there is more to it.
-    let mut fds = [PollFd::new(&standard_error, PollFlags::OUT)];
-    let polled = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
-    let is_ready = polled == Ok(1) && fds[0].revents() == PollFlags::OUT;
-    is_ready && rustix::io::write(&standard_error, text).is_ok()
+    if standard_error().is_some_and(|own| write_at_once(&own, text)) {
+        return true;
+    }
+    // A terminal. /proc/self leads to the thread group's leader, and so to the program's own descriptors. NONBLOCK: a FIFO
+    // without a reader.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::NONBLOCK;
+    open(c"/proc/self/fd/2", flags).is_ok_and(|standard_error| rustix::io::write(&standard_error, text).is_ok())
 }
 
-/// The program's own descriptor: what it writes to a file then follows our line.
-fn standard_error() -> Result<OwnedFd, Errno> {
-    let own = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())?;
-    rustix::process::pidfd_getfd(own, 2, rustix::process::PidfdGetfdFlags::empty())
+/// The program's own descriptor: what the program writes to a file then follows our line, and a pipe or a socket may be
+/// another user's.
+fn standard_error() -> Option<OwnedFd> {
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty()).ok()?;
+    rustix::process::pidfd_getfd(own, 2, rustix::process::PidfdGetfdFlags::empty()).ok()
 }
 
-/// Where the other is refused. /proc/self leads to the thread group's leader, and so to the program's own descriptors.
-fn standard_error_anew() -> Result<OwnedFd, Errno> {
-    // NONBLOCK: a FIFO without a reader.
-    open(c"/proc/self/fd/2", OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::NONBLOCK)
+/// Writes where that needs no wait. A file never holds its writer up, and may not know of such writes.
+fn write_at_once(own: &OwnedFd, text: &[u8]) -> bool {
+    let is_file =
+        rustix::fs::fstat(own).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+    let written = if is_file {
+        rustix::io::write(own, text)
+    } else {
+        rustix::io::pwritev2(own, &[rustix::io::IoSlice::new(text)], u64::MAX, rustix::io::ReadWriteFlags::NOWAIT)
+    };
+    written.is_ok()
 }
 
 /// When this process started, in clock ticks after boot: field 22 of /proc/self/stat.
 pub fn start_ticks() -> Option<u64> {
-    let mut text = [0; 1024];
-    let stat = open(c"/proc/self/stat", OFlags::RDONLY).ok()?;
-    let length = rustix::io::read(&stat, &mut text).ok()?;
-    // The name, field 2, may contain anything; it ends at the last parenthesis.
-    let text = core::str::from_utf8(text[..length].rsplit(|byte| *byte == b')').next()?).ok()?;
-    text.split_ascii_whitespace().nth(19)?.parse().ok()
+    field_of_stat(22)
 }
 
 /// Anonymous memory of this process that is resident now.
@@ -71,7 +75,8 @@ pub fn resident_anonymous() -> Option<ByteCount> {
     crate::proc_files::resident_anonymous(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
 }
 
-/// Visits the mappings of this process by address.
+/// Visits the mappings of this process by address. For any thread, the program's too: it takes no lock, and its memory is
+/// its own.
 pub fn mappings(visit: &mut dyn FnMut(crate::kernel::Mapping)) -> Result<(), Errno> {
     let scratch = Area::reserve(maps::BUFFER_BYTES)?;
     // SAFETY: memory that nobody else knows, and that lives as long as `scratch`.
@@ -112,11 +117,11 @@ impl Life {
 
 /// Threads of this process: the twentieth field of /proc/self/stat.
 pub fn thread_count() -> Option<u32> {
-    let mut text = [0; 1024];
-    let stat = open(c"/proc/self/stat", OFlags::RDONLY).ok()?;
-    let length = rustix::io::read(&stat, &mut text).ok()?;
-    let text = core::str::from_utf8(text[..length].rsplit(|byte| *byte == b')').next()?).ok()?;
-    text.split_ascii_whitespace().nth(17)?.parse().ok()
+    field_of_stat(20)?.try_into().ok()
+}
+
+fn field_of_stat(number: usize) -> Option<u64> {
+    Stat::read(open(c"/proc/self/stat", OFlags::RDONLY).ok()?)?.field(number)
 }
 
 /// Descriptors that the agent may have at once: a dozen of its own, and those of its ancestors.

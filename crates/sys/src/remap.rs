@@ -13,6 +13,8 @@ use crate::{Area, Errno, process};
 
 /// Its number, for who makes the call by libc.
 pub const MREMAP: core::ffi::c_long = number::MREMAP as core::ffi::c_long;
+/// The same for mmap.
+pub const MMAP: core::ffi::c_long = number::MMAP as core::ffi::c_long;
 /// The same for madvise.
 pub const MADVISE: core::ffi::c_long = number::MADVISE as core::ffi::c_long;
 

@@ -146,6 +146,8 @@ fn reap(first: &[libc::pid_t]) -> Option<String> {
 fn end(report: &Report, first: &[libc::pid_t], mut wrong: Option<String>) -> ExitCode {
     report.stop.store(1, Relaxed);
     let start = Instant::now();
+    // When a step was last done or a process last ended: on a machine with other work the last steps take long.
+    let (mut moved, mut steps) = (start, 0);
     let mut left: Vec<_> = first.to_vec();
     let mut is_killed = false;
     loop {
@@ -157,15 +159,21 @@ fn end(report: &Report, first: &[libc::pid_t], mut wrong: Option<String>) -> Exi
         }
         if pid > 0 {
             left.retain(|other| *other != pid);
+            moved = Instant::now();
             if status != 0 && !is_killed {
                 wrong = wrong.or_else(|| report.failure()).or_else(|| Some(format!("process {pid}: {status:#x}")));
             }
             continue;
         }
-        if start.elapsed() > STUCK && !is_killed {
+        let done = report.steps();
+        if done != steps {
+            (moved, steps) = (Instant::now(), done);
+        }
+        let is_stuck = moved.elapsed() > STUCK;
+        if is_stuck && !is_killed {
             wrong = wrong.or_else(|| Some("processes do not end".to_owned()));
         }
-        if (wrong.is_some() && !is_killed && start.elapsed() > Duration::from_secs(2)) || start.elapsed() > STUCK {
+        if (wrong.is_some() && !is_killed && start.elapsed() > Duration::from_secs(2)) || is_stuck {
             is_killed = true;
             let others = report.slots.iter().map(|slot| slot.pid.load(Relaxed) as libc::pid_t).filter(|pid| *pid > 0);
             others.chain(left.iter().copied()).for_each(|pid| calls::kill(pid, libc::SIGKILL));
@@ -175,8 +183,7 @@ fn end(report: &Report, first: &[libc::pid_t], mut wrong: Option<String>) -> Exi
     wrong = wrong.or_else(|| report.failure());
     let counts = worker::kinds().zip(&report.done).map(|(kind, done)| format!("{} {}", kind.0, done.load(Relaxed)));
     eprintln!("{}", counts.collect::<Vec<_>>().join(", "));
-    let steps: u64 = report.done.iter().map(|done| done.load(Relaxed)).sum();
-    println!("{steps} steps in {} processes", report.processes.load(Relaxed));
+    println!("{} steps in {} processes", report.steps(), report.processes.load(Relaxed));
     match wrong {
         None => {
             println!("all well");

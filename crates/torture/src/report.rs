@@ -51,6 +51,11 @@ impl Report {
         self.stop.load(Relaxed) != 0
     }
 
+    /// Steps done so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.done.iter().map(|done| done.load(Relaxed)).sum()
+    }
+
     /// Notes what went wrong, if it is the first, and ends this process.
     pub(crate) fn fail(&self, what: core::fmt::Arguments<'_>) -> ! {
         if self.failed.swap(1, Relaxed) == 0 {

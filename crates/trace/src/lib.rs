@@ -20,6 +20,7 @@ mod writer;
 
 pub use error::TraceError;
 pub use open::{open, open_lackey};
+pub use random::Random;
 pub use reduce::Reducer;
 pub use text::line as text_line;
 pub use writer::Writer;

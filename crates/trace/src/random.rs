@@ -2,14 +2,16 @@
 
 /// A stream of numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// The stream of a seed.
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// All 64 bits.
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,18 +20,18 @@ impl Random {
     }
 
     /// Below `end`, which is not zero.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         // The high half of a product: its bias, `end` in 2^64, is nothing for numbers of pages.
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
     }
 
     /// From 0 up to, not including, 1.
-    pub(crate) fn part(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    pub fn part(&mut self) -> f64 {
+        (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// The numbers below `count` in a random order (Fisher and Yates).
-    pub(crate) fn order(&mut self, count: u64) -> Vec<u64> {
+    pub fn order(&mut self, count: u64) -> Vec<u64> {
         let mut order: Vec<u64> = (0..count).collect();
         for at in (1..order.len()).rev() {
             order.swap(at, self.below(at as u64 + 1) as usize);

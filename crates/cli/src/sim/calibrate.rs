@@ -19,7 +19,8 @@ use nix::fcntl::OFlag;
 use page::PAGE_BYTES;
 use policy::prefetch::WINDOW_MAX;
 use serde_json::Value;
-use sim::timed::{Cost, Device, Machine};
+use sim::timed::{CodecCost, Cost, Device, Machine};
+use trace::Random;
 
 use super::timed::Profile;
 
@@ -42,26 +43,20 @@ pub(super) enum Pattern {
     Walk,
 }
 
-/// Numbers that look like chance and are the same each time (Steele, Lea and Flood, 2014).
-fn draw(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^ (mixed >> 31)
-}
-
 /// Touches pages and prints the median of the touches that have faulted, in nanoseconds.
 pub(super) fn probe(pattern: Pattern) -> Result<()> {
     let mut memory = vec![0_u8; PROBE_PAGES * PAGE_BYTES];
-    let mut state = 1;
+    let mut random = Random::new(1);
     for page in memory.chunks_mut(PAGE_BYTES) {
         for word in page[..NOISE_BYTES].chunks_mut(8) {
-            word.copy_from_slice(&draw(&mut state).to_le_bytes());
+            word.copy_from_slice(&random.draw().to_le_bytes());
         }
     }
     let touches = if pattern == Pattern::Walk { ROUNDS * PROBE_PAGES } else { RANDOM_TOUCHES };
     let mut faults = Vec::with_capacity(touches);
     for touch in 0..touches {
-        let page = if pattern == Pattern::Walk { touch } else { draw(&mut state) as usize } % PROBE_PAGES;
+        let page =
+            if pattern == Pattern::Walk { touch % PROBE_PAGES } else { random.below(PROBE_PAGES as u64) as usize };
         let begun = Instant::now();
         black_box(memory[page * PAGE_BYTES]);
         let ns = begun.elapsed().as_nanos() as u64;
@@ -113,6 +108,7 @@ fn measure(directory: &Path) -> Result<Machine> {
     Ok(Machine {
         name: "calibrated".into(),
         processors: available_parallelism().map_or(1, |count| count.get() as u32),
+        seat: base.seat,
         first_touch: Cost::measured(first_touch_ns.round(), OWN),
         fault: or_base(fault_ns, &base.fault),
         kernel_fault: Cost::estimate(first_touch_ns.round(), "that of a first touch"),
@@ -120,6 +116,7 @@ fn measure(directory: &Path) -> Result<Machine> {
         move_out: or_base(move_ns, &base.move_out),
         encode: Cost::measured(encode_ns.round(), OWN),
         decode: Cost::measured(decode_ns.round(), OWN),
+        codecs: base.codecs.iter().map(carried_codec).collect(),
         reference: base.reference.clone(),
         instruction: base.instruction.clone(),
     })
@@ -127,6 +124,12 @@ fn measure(directory: &Path) -> Result<Machine> {
 
 fn carried(base: &Cost) -> Cost {
     Cost::estimate(base.ns, "the reference machine's: what was measured here contradicts itself")
+}
+
+/// Only the default codec is measured.
+fn carried_codec(base: &CodecCost) -> CodecCost {
+    let carried = |cost: &Cost| Cost::estimate(cost.ns, "the reference machine's");
+    CodecCost { codec: base.codec.clone(), encode: carried(&base.encode), decode: carried(&base.decode) }
 }
 
 /// The probe's median fault, and the statistics of its run.
@@ -161,9 +164,9 @@ fn measure_device(directory: &Path) -> Result<Device> {
     const OWN: &str = "pleat sim --calibrate: median of reads past the page cache";
     let path = directory.join("device");
     let mut file = File::create(&path)?;
-    let (mut state, mut content) = (2, vec![0_u8; LARGE_BYTES]);
+    let (mut random, mut content) = (Random::new(2), vec![0_u8; LARGE_BYTES]);
     for _ in 0..FILE_BYTES / LARGE_BYTES as u64 {
-        content.chunks_mut(8).for_each(|word| word.copy_from_slice(&draw(&mut state).to_le_bytes()));
+        content.chunks_mut(8).for_each(|word| word.copy_from_slice(&random.draw().to_le_bytes()));
         file.write_all(&content)?;
     }
     file.sync_all()?;
@@ -174,7 +177,7 @@ fn measure_device(directory: &Path) -> Result<Device> {
     let mut read = |bytes: usize, times: usize| -> Result<f64> {
         let mut taken = Vec::new();
         for _ in 0..times {
-            let at = draw(&mut state) % (FILE_BYTES / bytes as u64) * bytes as u64;
+            let at = random.below(FILE_BYTES / bytes as u64) * bytes as u64;
             let begun = Instant::now();
             file.seek(SeekFrom::Start(at))?;
             file.read_exact(&mut room[start..start + bytes])?;

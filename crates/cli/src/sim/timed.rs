@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::Serialize;
 use sim::replacement::Contest;
 use sim::timed::{self, Basis, Cost, Device, Machine, Outcome, Setup, System};
+use trace::Trace;
 
 use super::{SimArgs, truncated_at, warn};
 use crate::size::{Human, Ram};
@@ -36,9 +37,8 @@ pub(super) struct Row {
 
 /// `--system`.
 pub(super) fn system(name: &str) -> Result<System, String> {
-    let found = System::ALL.iter().find(|(known, _)| *known == name);
-    let names = || System::ALL.map(|(name, _)| name).join(", ");
-    found.map(|(_, system)| *system).ok_or_else(|| format!("there is no such system; there are {}", names()))
+    let names = || System::all().map(System::name).collect::<Vec<_>>().join(", ");
+    System::named(name).ok_or_else(|| format!("there is no such system; there are {}", names()))
 }
 
 /// What `--calibrate` writes.
@@ -84,6 +84,9 @@ pub(super) fn costs() -> String {
     };
     for machine in Machine::ALL {
         add(&machine.name, &machine.costs());
+        for own in machine.codecs.iter() {
+            add(&format!("{}, {}", machine.name, own.codec), &[("encode", &own.encode), ("decode", &own.decode)]);
+        }
     }
     for device in Device::ALL {
         add(&device.name, &device.costs());
@@ -92,8 +95,16 @@ pub(super) fn costs() -> String {
 }
 
 /// The costs that are guesses.
-fn estimates(args: &SimArgs) -> Vec<&'static str> {
-    let (machine, device) = (args.machine.costs(), args.backing.costs());
+fn estimates(args: &SimArgs, system: System) -> Vec<&'static str> {
+    let (mut machine, device) = (args.machine.costs(), args.backing.costs());
+    let (encode, decode) = args.machine.codec(system.codec().unwrap_or_default());
+    for (step, cost) in &mut machine {
+        match *step {
+            "encode" => *cost = encode,
+            "decode" => *cost = decode,
+            _ => {}
+        }
+    }
     let all = machine.iter().chain(&device);
     all.filter(|(_, cost)| cost.basis == Basis::Estimate).map(|(step, _)| *step).collect()
 }
@@ -132,22 +143,24 @@ pub(super) fn run(args: &SimArgs) -> Result<Vec<Row>> {
 
 /// The pages of a trace. What is wrong with it is told here, before the work, and once.
 fn count_pages(path: &Path) -> Result<PageCount> {
-    let name = path.display();
     if path == Path::new("-") {
         bail!("--system reads a trace several times: it cannot come from standard input");
     }
     let mut contest = Contest::new(&[], &[]);
-    let mut trace =
-        trace::open(File::open(path).with_context(|| name.to_string())?).map_err(|error| anyhow!("{name}: {error}"))?;
-    contest.play(&mut *trace, &mut |_| ()).map_err(|error| anyhow!("{name}: {error}"))?;
+    let mut trace = open(path)?;
+    contest.play(&mut *trace, &mut |_| ()).map_err(|error| anyhow!("{}: {error}", path.display()))?;
     warn(path, trace.ending());
     Ok(contest.pages())
 }
 
+fn open(path: &Path) -> Result<Box<dyn Trace>> {
+    let name = path.display();
+    trace::open(File::open(path).with_context(|| name.to_string())?).map_err(|error| anyhow!("{name}: {error}"))
+}
+
 fn cell(path: &Path, system: System, ram: ByteCount, args: &SimArgs) -> Result<Row> {
     let name = path.display();
-    let mut trace =
-        trace::open(File::open(path).with_context(|| name.to_string())?).map_err(|error| anyhow!("{name}: {error}"))?;
+    let mut trace = open(path)?;
     let setup = Setup { system, ram, machine: &args.machine, device: &args.backing, ratio: args.ratio };
     let outcome = timed::play(setup, &mut *trace).map_err(|error| anyhow!("{name}: {error}"))?;
     Ok(Row {
@@ -156,7 +169,7 @@ fn cell(path: &Path, system: System, ram: ByteCount, args: &SimArgs) -> Result<R
         ram_bytes: ram.0,
         machine: args.machine.name.to_string(),
         backing: args.backing.name.to_string(),
-        estimates: estimates(args),
+        estimates: estimates(args, system),
         truncated_at_byte: truncated_at(trace.ending()),
         outcome,
     })

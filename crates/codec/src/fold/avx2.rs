@@ -5,12 +5,13 @@ use core::arch::x86_64::*;
 
 use page::PageBytes;
 
-use super::format::{self, Head};
+use super::format::{self, Head, List};
 use super::frequent::{self, Counts, Selection};
+use super::places::{Places, Scores};
 use super::scalar::Scalar;
 use super::shuffles::{PACKS, UNPACKS};
 use super::words::{self, Words};
-use super::{GROUP, Path, Reach, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+use super::{GROUP, LISTED, Path, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
 
 cpufeatures::new!(needed, "avx2", "bmi1", "popcnt");
 
@@ -26,6 +27,10 @@ impl Avx2 {
 }
 
 impl Path for Avx2 {
+    type Steps = words::Steps;
+    type Room = words::Steps;
+    const ROOM: words::Steps = words::Steps::NONE;
+
     fn ones(self, bytes: &[u8]) -> usize {
         #[target_feature(enable = "popcnt")]
         fn ones(bytes: &[u8]) -> usize {
@@ -35,31 +40,46 @@ impl Path for Avx2 {
         unsafe { ones(bytes) }
     }
 
-    fn same_bytes(self, page: &PageBytes) -> u32 {
-        words::same_bytes(page)
-    }
-
-    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
+    fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List {
         #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn encode(with: Avx2, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
-            words::encode(with, page, reach, workspace)
+        fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
+            words::list(page, workspace)
         }
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { encode(self, page, reach, workspace) }
+        unsafe { list(page, workspace) }
     }
 
-    fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
+    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
         #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn prepare(with: Avx2, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
+        fn scores(with: Avx2, groups: usize, workspace: &Workspace) -> Scores {
+            words::scores(with, groups, workspace)
+        }
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { scores(self, groups, workspace) }
+    }
+
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+        #[target_feature(enable = "avx2,bmi1,popcnt")]
+        fn encode(with: Avx2, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+            words::encode(with, groups, places, workspace)
+        }
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { encode(self, groups, places, workspace) }
+    }
+
+    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
+        #[target_feature(enable = "avx2,bmi1,popcnt")]
+        fn prepare(with: Avx2, head: &Head<'_>, masks: &[u8], steps: &mut words::Steps) -> usize {
             words::prepare(with, head, masks, steps)
         }
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { prepare(self, head, masks, steps) }
+        let count = unsafe { prepare(self, head, masks, room) };
+        (count, room)
     }
 
-    fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+    fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
         #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn rebuild(with: Avx2, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+        fn rebuild(with: Avx2, head: &Head<'_>, steps: &words::Steps, literals: &[u8], page: &mut PageBytes) {
             words::rebuild(with, head, steps, literals, page);
         }
         // SAFETY: the processor has what it needs, as `self` proves.
@@ -100,9 +120,15 @@ impl frequent::Path for Avx2 {
 // Always inlined into the functions above, so that the intrinsics are, too.
 impl Words for Avx2 {
     #[inline(always)]
-    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], reach: Reach) -> [u8; GROUP] {
+    fn same_bytes(self, words: &[u64; GROUP], others: &[u64; GROUP]) -> u32 {
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { choose(words, window, reach.first()) }
+        unsafe { same_bytes(words, others) }
+    }
+
+    #[inline(always)]
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; GROUP] {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { choose(words, window, places) }
     }
 
     #[inline(always)]
@@ -124,18 +150,34 @@ impl Words for Avx2 {
     }
 }
 
+#[target_feature(enable = "avx2,popcnt")]
+#[inline]
+fn same_bytes(words: &[u64; GROUP], others: &[u64; GROUP]) -> u32 {
+    let mut sum = 0;
+    for at in [0, 4] {
+        let (words, others) = (load(part(words, at)), load(part(others, at)));
+        let same = _mm256_movemask_epi8(_mm256_cmpeq_epi8(words, others));
+        let zero = _mm256_movemask_epi8(_mm256_cmpeq_epi8(words, _mm256_setzero_si256()));
+        sum += (same & !zero).count_ones();
+    }
+    sum
+}
+
 #[target_feature(enable = "avx2")]
 #[inline]
-fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], first: usize) -> [u8; GROUP] {
+fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; GROUP] {
     let (low, high) = (load(part(words, 0)), load(part(words, 4)));
-    let mut choice = _mm256_setzero_si256();
-    let (mut best_low, mut best_high) = (key(low, choice, choice), key(high, choice, choice));
-    choice = _mm256_set1_epi64x(first as i64 - 1);
-    for predictor in &window[first..] {
-        choice = _mm256_add_epi64(choice, _mm256_set1_epi64x(1));
-        let predictor = _mm256_set1_epi64x(predictor.cast_signed());
+    let zero = _mm256_setzero_si256();
+    let (mut best_low, mut best_high) = (key(low, zero, 0), key(high, zero, 0));
+    for (choice, near) in [(2, 1), (3, 2)] {
+        let predictor = _mm256_set1_epi64x(window[WINDOW - near].cast_signed());
         best_low = _mm256_max_epi32(best_low, key(low, predictor, choice));
         best_high = _mm256_max_epi32(best_high, key(high, predictor, choice));
+    }
+    for (choice, place) in (LISTED..).zip(places.0) {
+        let predictors: &[u64; GROUP] = part(window, usize::from(place).min(WINDOW - GROUP));
+        best_low = _mm256_max_epi32(best_low, key(low, load(part(predictors, 0)), choice));
+        best_high = _mm256_max_epi32(best_high, key(high, load(part(predictors, 4)), choice));
     }
     let mut keys = [0_u64; GROUP];
     for (keys, best) in keys.as_chunks_mut::<4>().0.iter_mut().zip([best_low, best_high]) {
@@ -143,9 +185,9 @@ fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], first: usize) -> [u8; GR
         unsafe { _mm256_storeu_si256(keys.as_mut_ptr().cast(), best) };
     }
     keys.map(|key| {
-        // That many times 256, less itself, plus a choice below 32.
+        // That many times 256, less itself, plus 7, less a choice below 8.
         let equal = (key + 8) >> 8;
-        if equal <= 1 { WHOLE as u8 } else { (key + equal) as u8 }
+        if equal <= 1 { WHOLE as u8 } else { 7 - (key + equal) as u8 }
     })
 }
 
@@ -160,17 +202,17 @@ fn differing(words: &[u64; GROUP], predictors: &[u64; GROUP]) -> [u8; GROUP] {
     (!(u64::from(equal[1]) << 32 | u64::from(equal[0]))).to_le_bytes()
 }
 
-/// What a choice is worth for each word: 255 for each equal byte, plus the choice. Not a closure: those are not inlined.
+/// What a choice is worth for each word: 255 for each equal byte, plus 7, less the choice. Not a closure: those are not inlined.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn key(words: __m256i, predictor: __m256i, choice: __m256i) -> __m256i {
-    let equal = _mm256_sad_epu8(_mm256_cmpeq_epi8(words, predictor), _mm256_setzero_si256());
-    _mm256_add_epi64(equal, choice)
+fn key(words: __m256i, predictors: __m256i, choice: usize) -> __m256i {
+    let equal = _mm256_sad_epu8(_mm256_cmpeq_epi8(words, predictors), _mm256_setzero_si256());
+    _mm256_add_epi64(equal, _mm256_set1_epi64x(7 - choice as i64))
 }
 
 #[inline(always)]
-fn part(words: &[u64; GROUP], at: usize) -> &[u64; 4] {
-    words[at..].first_chunk().expect("two halves")
+fn part<const N: usize>(words: &[u64], at: usize) -> &[u64; N] {
+    words[at..].first_chunk().expect("a part of a group or of a window")
 }
 
 /// Bytes of a word by their places; zero for places of which the highest bit is set.

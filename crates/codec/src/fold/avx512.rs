@@ -7,9 +7,10 @@ use page::PageBytes;
 
 use super::format::{Head, List, Unlisted};
 use super::frequent::{self, Counts, Selection};
+use super::places::{PLACES, Places, SAMPLES, Scores, sampled};
 use super::{
-    BITMAP_BYTES, GROUP, GROUPS, INDEX_BITS, Path, Reach, SAMPLES, Steps, TILE, Tile, VECTOR_BYTES, WHOLE, WINDOW,
-    Workspace, Written, field, sample_at,
+    BITMAP_BYTES, CHOICES, GROUP, GROUPS, INDEX_BITS, INDEX_BYTES, LISTED, Path, TILE, Tile, VECTOR_BYTES, WHOLE,
+    WINDOW, Workspace, Written,
 };
 
 mod bytes;
@@ -41,27 +42,36 @@ impl Avx512 {
 }
 
 impl Path for Avx512 {
+    type Steps = [decode::Steps];
+    type Room = decode::Room;
+    const ROOM: decode::Room = decode::EMPTY;
+
     fn ones(self, bytes: &[u8]) -> usize {
         // SAFETY: the processor has what it needs, as `self` proves.
         unsafe { decode::ones_of(bytes) }
     }
 
-    fn same_bytes(self, page: &PageBytes) -> u32 {
+    fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List {
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { encode::same_bytes(page) }
+        unsafe { encode::list(page, workspace) }
     }
 
-    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
+    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { encode::encode(page, reach, workspace) }
+        unsafe { encode::scores(groups, workspace) }
     }
 
-    fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { decode::prepare(head, masks, steps) }
+        unsafe { encode::encode(groups, places, workspace) }
     }
 
-    fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { decode::prepare(head, masks, room) }
+    }
+
+    fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
         // SAFETY: the processor has what it needs, as `self` proves.
         unsafe { decode::rebuild(head, steps, literals, page) }
     }

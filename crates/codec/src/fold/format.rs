@@ -1,10 +1,13 @@
 //! The head of an encoding: which words are listed, and where the areas are.
 
-use super::{GROUP, INDEX_BITS, Level, Path, WORDS};
+use super::places::Places;
+use super::{GROUP, INDEX_BYTES, Level, Path, WORDS};
 use crate::Corrupt;
 
-/// Listed words and masks, as 16-bit numbers, and a bit for each byte of the bitmap: whether it is not zero.
-pub(super) const HEADER_BYTES: usize = 12;
+/// Listed words and masks, as 16-bit numbers, and four places.
+pub(super) const HEADER_BYTES: usize = 8;
+/// A bit for each byte of the bitmap: whether it is not zero. Left out where all words are listed.
+pub(super) const BITMAP_HEAD_BYTES: usize = 8;
 /// In the first number of the header: words that are not listed repeat the word before them.
 pub(super) const REPEATS: u16 = 1 << 15;
 /// In the first number of the header: masks and literals are coded, which is the deep level.
@@ -60,13 +63,13 @@ impl List {
     }
 
     /// The header.
-    pub(super) fn header(self, masks: usize, level: Level) -> [u8; HEADER_BYTES] {
+    pub(super) fn header(self, masks: usize, places: Places, level: Level) -> [u8; HEADER_BYTES] {
         let repeats = if self.unlisted == Unlisted::Repeats { REPEATS } else { 0 };
         let coded = if level == Level::Deep { CODED } else { 0 };
         let mut header = [0; HEADER_BYTES];
         header[..2].copy_from_slice(&(self.words as u16 | repeats | coded).to_le_bytes());
         header[2..4].copy_from_slice(&(masks as u16).to_le_bytes());
-        header[4..].copy_from_slice(&self.bitmap_bytes.to_le_bytes());
+        header[4..8].copy_from_slice(&places.0);
         header
     }
 }
@@ -79,7 +82,8 @@ pub(super) struct Head<'a> {
     pub(super) bitmap: &'a [u8],
     /// A bit for each listed word: whether it differs from its predictor in some bytes.
     pub(super) differs: &'a [u8],
-    /// Five bytes for each group: its words' choices. And all that is behind them.
+    pub(super) places: Places,
+    /// Three bytes for each group: its words' choices. And all that is behind them.
     pub(super) indices: &'a [u8],
     /// A byte for each word that differs: which bytes do. As many as `differs` has bits.
     pub(super) masks: usize,
@@ -91,20 +95,27 @@ impl<'a> Head<'a> {
     #[inline]
     pub(super) fn parse(encoding: &'a [u8]) -> Result<Self, Corrupt> {
         let (header, rest) = encoding.split_first_chunk::<HEADER_BYTES>().ok_or(Corrupt)?;
-        let &[words_low, words_high, masks_low, masks_high, ref bitmap_bytes @ ..] = header;
+        let &[words_low, words_high, masks_low, masks_high, four, five, six, seven] = header;
         let words = u16::from_le_bytes([words_low, words_high]);
         let unlisted = if words & REPEATS == 0 { Unlisted::Zeros } else { Unlisted::Repeats };
         let is_coded = words & CODED != 0;
         let words = usize::from(words & !(REPEATS | CODED));
         let masks = usize::from(u16::from_le_bytes([masks_low, masks_high]));
-        let list = List { unlisted, words, bitmap_bytes: u64::from_le_bytes(*bitmap_bytes) };
-        if words > WORDS || (list.is_all() && (list.bitmap_bytes != 0 || unlisted != Unlisted::Zeros)) {
+        if words > WORDS || (words == WORDS && unlisted != Unlisted::Zeros) {
             return Err(Corrupt);
         }
+        let (bitmap_bytes, rest) = if words == WORDS {
+            (0, rest)
+        } else {
+            let (bytes, rest) = rest.split_first_chunk::<BITMAP_HEAD_BYTES>().ok_or(Corrupt)?;
+            (u64::from_le_bytes(*bytes), rest)
+        };
+        let list = List { unlisted, words, bitmap_bytes };
+        let places = Places::new([four, five, six, seven]).ok_or(Corrupt)?;
         let (bitmap, rest) = rest.split_at_checked(list.bitmap_bytes.count_ones() as usize).ok_or(Corrupt)?;
         let (differs, rest) = rest.split_at_checked(list.groups()).ok_or(Corrupt)?;
-        let (indices, rest) = (rest, rest.get(list.groups() * INDEX_BITS..).ok_or(Corrupt)?);
-        Ok(Self { list, is_coded, bitmap, differs, indices, masks, rest })
+        let (indices, rest) = (rest, rest.get(list.groups() * INDEX_BYTES..).ok_or(Corrupt)?);
+        Ok(Self { list, is_coded, bitmap, differs, places, indices, masks, rest })
     }
 
     /// Whether as many bits are set as words are listed, and masks told.

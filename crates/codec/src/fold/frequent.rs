@@ -9,11 +9,13 @@ use super::VECTOR_BYTES;
 use crate::Corrupt;
 
 /// The bits of a code that are tried for masks: of 260 of a heap's page, six in ten are among the 15 most frequent.
-pub(super) const MASK_BITS: &[usize] = &[3, 4];
+pub(super) const MASK_BITS: &[usize] = &[4];
 /// And for bytes of content.
 pub(super) const LITERAL_BITS: &[usize] = &[4, 5, 6];
 /// The most bits that a decoder takes: what one vector can hold a table of.
 pub(super) const BITS_MAX: usize = 6;
+/// Bytes that are counted, and up to twice as many: those of more are like them.
+const COUNTED: usize = 512;
 /// The most bytes that can be encoded.
 const COUNT_MAX: usize = PAGE_BYTES;
 
@@ -89,23 +91,26 @@ pub(super) fn encode<'a>(
     bits: &[usize],
     workspace: &'a mut Workspace,
 ) -> &'a [u8] {
-    let counts = self::counts(&bytes[..count]);
+    let one_in = (count / COUNTED).max(1);
+    let counts = self::counts(&bytes[..count], one_in);
     let mut best: Option<(usize, usize, Selection)> = None;
     for &bits in bits {
         let selection = path.select(&counts, (1 << bits) - 1);
-        let length = 2 + selection.len() + (count * bits).div_ceil(8) + selection.escapes;
+        let length = 2 + selection.len() + (count * bits).div_ceil(8) + one_in * selection.escapes;
         if length < best.map_or(1 + count, |best| best.0) {
             best = Some((length, bits, selection));
         }
     }
     let Workspace { codes, escapes, out } = workspace;
     let Some((_, bits, selection)) = best else {
-        out[0] = 0;
-        out[1..=count].copy_from_slice(&bytes[..count]);
-        return &out[..=count];
+        return as_they_are(&bytes[..count], out);
     };
     let escape_count = path.write_codes(bytes, count, &selection, bits, codes, escapes);
     let code_bytes = (count * bits).div_ceil(8);
+    // What was not counted can be of another kind.
+    if 1 + selection.len() + code_bytes + escape_count >= count {
+        return as_they_are(&bytes[..count], out);
+    }
     out[0] = bits as u8;
     out[1] = selection.len() as u8;
     let mut at = 2;
@@ -118,10 +123,15 @@ pub(super) fn encode<'a>(
     }
     out[at..at + code_bytes].copy_from_slice(&codes[..code_bytes]);
     at += code_bytes;
-    // Where 16 bytes occur 255 times or more, there can be as many more escapes than were expected as they leave of a
-    // page: 16.
     out[at..at + escape_count].copy_from_slice(&escapes[..escape_count]);
     &out[..at + escape_count]
+}
+
+/// Without a code.
+fn as_they_are<'a>(bytes: &[u8], out: &'a mut [u8]) -> &'a [u8] {
+    out[0] = 0;
+    out[1..=bytes.len()].copy_from_slice(bytes);
+    &out[..=bytes.len()]
 }
 
 /// Restores `count` bytes, at most a page of them, and returns what is left of the input.
@@ -146,11 +156,12 @@ pub(super) fn decode<'a>(path: impl Path, input: &'a [u8], count: usize, out: &m
     Ok(&escapes[escape_count..])
 }
 
-/// Counts in two tables, because an increment waits for the one before it if that was of the same byte.
-fn counts(bytes: &[u8]) -> Counts {
+/// Counts one of so many eights, and the rest. In two tables, because an increment waits for the one before it if that was
+/// of the same byte.
+fn counts(bytes: &[u8], one_in: usize) -> Counts {
     let (mut even, mut odd) = ([0_u16; 256], [0_u16; 256]);
     let (eights, rest) = bytes.as_chunks::<8>();
-    for eight in eights {
+    for eight in eights.iter().step_by(one_in) {
         let mut eight = u64::from_le_bytes(*eight);
         for _ in 0..4 {
             even[(eight & 0xff) as usize] += 1;
@@ -175,8 +186,21 @@ pub(super) fn spread(packed: u64, bits: usize) -> [u8; 8] {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::super::scalar::Scalar;
     use super::*;
+
+    #[test]
+    fn bytes_of_another_kind_between_those_that_are_counted_are_not_coded() {
+        // Every fourth eight is of one byte, and all others are of all bytes.
+        let mut bytes: Vec<u8> =
+            (0..2048_u32).map(|at| if at / 8 % 4 == 0 { 7 } else { (at * 89 / 7) as u8 }).collect();
+        bytes.resize(2048 + VECTOR_BYTES, 0);
+        let mut workspace = Workspace::EMPTY;
+        let encoding = encode(Scalar, &bytes, 2048, LITERAL_BITS, &mut workspace);
+        assert_eq!((encoding.len(), encoding[0]), (2049, 0));
+    }
 
     #[test]
     fn bytes_that_are_frequent_have_short_codes() {

@@ -5,35 +5,44 @@ use core::arch::aarch64::*;
 
 use page::PageBytes;
 
-use super::format::{self, Head};
+use super::format::{self, Head, List};
 use super::frequent::{self, Counts, Selection};
+use super::places::{Places, Scores};
 use super::scalar::Scalar;
 use super::shuffles::{PACKS, UNPACKS};
 use super::words::{self, Words};
-use super::{GROUP, Path, Reach, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+use super::{GROUP, LISTED, Path, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
 
 /// An aarch64 processor: each has these vectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Neon;
 
 impl Path for Neon {
+    type Steps = words::Steps;
+    type Room = words::Steps;
+    const ROOM: words::Steps = words::Steps::NONE;
+
     fn ones(self, bytes: &[u8]) -> usize {
         format::ones(bytes)
     }
 
-    fn same_bytes(self, page: &PageBytes) -> u32 {
-        words::same_bytes(page)
+    fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List {
+        words::list(page, workspace)
     }
 
-    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
-        words::encode(self, page, reach, workspace)
+    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
+        words::scores(self, groups, workspace)
     }
 
-    fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
-        words::prepare(self, head, masks, steps)
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+        words::encode(self, groups, places, workspace)
     }
 
-    fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
+        (words::prepare(self, head, masks, room), room)
+    }
+
+    fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
         words::rebuild(self, head, steps, literals, page);
     }
 }
@@ -70,9 +79,15 @@ impl frequent::Path for Neon {
 
 impl Words for Neon {
     #[inline(always)]
-    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], reach: Reach) -> [u8; GROUP] {
+    fn same_bytes(self, words: &[u64; GROUP], others: &[u64; GROUP]) -> u32 {
         // SAFETY: every aarch64 processor that Rust builds for has these vectors.
-        unsafe { choose(words, window, reach.first()) }
+        unsafe { same_bytes(words, others) }
+    }
+
+    #[inline(always)]
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; GROUP] {
+        // SAFETY: every aarch64 processor that Rust builds for has these vectors.
+        unsafe { choose(words, window, places) }
     }
 
     #[inline(always)]
@@ -95,32 +110,56 @@ impl Words for Neon {
 
 #[target_feature(enable = "neon")]
 #[inline]
-fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], first: usize) -> [u8; GROUP] {
+fn same_bytes(words: &[u64; GROUP], others: &[u64; GROUP]) -> u32 {
+    // A byte of each counts to at most four, less than a sum of sixteen overflows.
+    let mut same = vdupq_n_u8(0);
+    for (words, others) in words.as_chunks::<2>().0.iter().zip(others.as_chunks::<2>().0) {
+        let (words, others) = (vreinterpretq_u8_u64(load(words)), vreinterpretq_u8_u64(load(others)));
+        // All ones is minus one.
+        same = vsubq_u8(same, vandq_u8(vceqq_u8(words, others), vtstq_u8(words, words)));
+    }
+    u32::from(vaddvq_u8(same))
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; GROUP] {
     let mut keys = [0_u64; GROUP];
-    for (words, keys) in words.as_chunks::<2>().0.iter().zip(keys.as_chunks_mut::<2>().0) {
-        // SAFETY: reads 16 bytes, which there are.
-        let words = unsafe { vld1q_u64(words.as_ptr()) };
-        let mut best = key(words, 0, 0);
-        for (choice, predictor) in window.iter().enumerate().skip(first) {
-            best = vmaxq_u32(best, key(words, *predictor, choice as u64));
+    for (pair, (words, keys)) in words.as_chunks::<2>().0.iter().zip(keys.as_chunks_mut::<2>().0).enumerate() {
+        let words = load(words);
+        let mut best = key(words, vdupq_n_u64(0), 0);
+        for (choice, near) in [(2, 1), (3, 2)] {
+            best = vmaxq_u32(best, key(words, vdupq_n_u64(window[WINDOW - near]), choice));
+        }
+        for (choice, place) in (LISTED as u64..).zip(places.0) {
+            let place = usize::from(place).min(WINDOW - GROUP) + 2 * pair;
+            let predictors = window[place..].first_chunk().expect("places end with the window");
+            best = vmaxq_u32(best, key(words, load(predictors), choice));
         }
         // SAFETY: writes 16 bytes, which there are.
         unsafe { vst1q_u64(keys.as_mut_ptr(), vreinterpretq_u64_u32(best)) };
     }
     keys.map(|key| {
-        // That many times 256, less itself, plus a choice below 32.
+        // That many times 256, less itself, plus 7, less a choice below 8.
         let equal = (key + 8) >> 8;
-        if equal <= 1 { WHOLE as u8 } else { (key + equal) as u8 }
+        if equal <= 1 { WHOLE as u8 } else { 7 - (key + equal) as u8 }
     })
 }
 
-/// What a choice is worth for each word: 255 for each equal byte, plus the choice.
+/// What a choice is worth for each word: 255 for each equal byte, plus 7, less the choice.
 #[target_feature(enable = "neon")]
 #[inline]
-fn key(words: uint64x2_t, predictor: u64, choice: u64) -> uint32x4_t {
-    let equal = vceqq_u8(vreinterpretq_u8_u64(words), vreinterpretq_u8_u64(vdupq_n_u64(predictor)));
+fn key(words: uint64x2_t, predictors: uint64x2_t, choice: u64) -> uint32x4_t {
+    let equal = vceqq_u8(vreinterpretq_u8_u64(words), vreinterpretq_u8_u64(predictors));
     let sums = vpaddlq_u32(vpaddlq_u16(vpaddlq_u8(equal)));
-    vreinterpretq_u32_u64(vaddq_u64(sums, vdupq_n_u64(choice)))
+    vreinterpretq_u32_u64(vaddq_u64(sums, vdupq_n_u64(7 - choice)))
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn load(words: &[u64; 2]) -> uint64x2_t {
+    // SAFETY: reads 16 bytes, which there are.
+    unsafe { vld1q_u64(words.as_ptr()) }
 }
 
 /// Bytes of a word by their places; zero for places of which the highest bit is set.

@@ -2,45 +2,62 @@
 
 use page::PageBytes;
 
-use super::format::{self, Head};
+use super::format::{self, Head, List};
 use super::frequent::{self, Counts, Selection, spread};
+use super::places::{Places, Scores};
 use super::words::{self, Words, first_eight};
-use super::{GROUP, Path, Reach, Steps, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+use super::{GROUP, Path, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
 
 /// Any processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalar;
 
 impl Path for Scalar {
+    type Steps = words::Steps;
+    type Room = words::Steps;
+    const ROOM: words::Steps = words::Steps::NONE;
+
     fn ones(self, bytes: &[u8]) -> usize {
         format::ones(bytes)
     }
 
-    fn same_bytes(self, page: &PageBytes) -> u32 {
-        words::same_bytes(page)
+    fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List {
+        words::list(page, workspace)
     }
 
-    fn encode(self, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
-        words::encode(self, page, reach, workspace)
+    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
+        words::scores(self, groups, workspace)
     }
 
-    fn prepare(self, head: &Head<'_>, masks: &[u8], steps: &mut Steps) -> usize {
-        words::prepare(self, head, masks, steps)
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+        words::encode(self, groups, places, workspace)
     }
 
-    fn rebuild(self, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
+        (words::prepare(self, head, masks, room), room)
+    }
+
+    fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
         words::rebuild(self, head, steps, literals, page);
     }
 }
 
 impl Words for Scalar {
     #[inline(always)]
-    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], reach: Reach) -> [u8; GROUP] {
-        words.map(|word| {
+    fn same_bytes(self, words: &[u64; GROUP], others: &[u64; GROUP]) -> u32 {
+        let pairs = words.iter().zip(others);
+        pairs.map(|(&word, &other)| (!differing_bytes(word, other) & differing_bytes(word, 0)).count_ones()).sum()
+    }
+
+    #[inline(always)]
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; GROUP] {
+        let table = places.table();
+        core::array::from_fn(|lane| {
+            let word = words[lane];
             let mut best = (differing_bytes(word, 0).count_ones(), 0);
-            for (choice, &predictor) in window.iter().enumerate().skip(reach.first()) {
-                let different = differing_bytes(word, predictor).count_ones();
-                best = if different <= best.0 { (different, choice) } else { best };
+            for (choice, &place) in table[lane].iter().enumerate().skip(WHOLE + 1) {
+                let different = differing_bytes(word, window[usize::from(place) % WINDOW]).count_ones();
+                best = if different < best.0 { (different, choice) } else { best };
             }
             if best.0 >= 7 { WHOLE as u8 } else { best.1 as u8 }
         })

@@ -6,15 +6,16 @@ use page::PageBytes;
 
 use super::format::{Head, List, Unlisted, ones};
 use super::frequent::spread;
-use super::{
-    BITMAP_BYTES, GROUP, INDEX_BITS, Reach, SAMPLES, Steps, WHOLE, WINDOW, WORDS, Workspace, Written, choice, field,
-    sample_at,
-};
+use super::places::{PLACES, Places, SAMPLES, Scores, sampled};
+use super::{BITMAP_BYTES, CHOICES, GROUP, INDEX_BITS, INDEX_BYTES, WHOLE, WINDOW, WORDS, Workspace, Written};
 
 /// What vectors do better. Each is compared with the plain twin's.
 pub(super) trait Words: Copy {
-    /// For each word the choice that shares most bytes with it, of equals the highest, or [`WHOLE`] if it is not more than one.
-    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], reach: Reach) -> [u8; GROUP];
+    /// How many bytes are the same, and not zero.
+    fn same_bytes(self, words: &[u64; GROUP], others: &[u64; GROUP]) -> u32;
+
+    /// For each word the choice that shares most bytes with it, of equals the lowest, or [`WHOLE`] if it is not more than one.
+    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; GROUP];
 
     /// The bytes in which each word differs from its predictor, a bit each.
     fn differing(self, words: &[u64; GROUP], predictors: &[u64; GROUP]) -> [u8; GROUP];
@@ -26,29 +27,33 @@ pub(super) trait Words: Copy {
     fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64;
 }
 
-/// See [`Path::same_bytes`](super::Path::same_bytes).
-pub(super) fn same_bytes(page: &PageBytes) -> u32 {
-    let sample = |sample: usize| {
-        let (words, before) = sample_at(sample);
-        let pairs = page.0[words..words + 8 * GROUP].iter().zip(&page.0[before..]);
-        pairs.map(|(one, other)| u32::from(one == other)).sum::<u32>()
-    };
-    (0..SAMPLES).map(sample).sum()
+/// See [`Path::scores`](super::Path::scores). Always inlined, as all here, into a function that may use the vectors.
+#[inline(always)]
+pub(super) fn scores(with: impl Words, groups: usize, workspace: &Workspace) -> Scores {
+    let mut scores = Scores([0; WINDOW]);
+    let samples = groups.min(SAMPLES);
+    for sample in 0..samples {
+        let words = &workspace.words[sampled(sample, samples, groups) * GROUP..][..WINDOW + GROUP];
+        let group: &[u64; GROUP] = words.last_chunk().expect("it is as long as a window and a group");
+        for (place, score) in scores.0.iter_mut().take(PLACES).enumerate() {
+            let others = words[place..].first_chunk().expect("places end with the window");
+            *score += with.same_bytes(group, others) as u16;
+        }
+    }
+    scores
 }
 
-/// See [`Path::encode`](super::Path::encode). Always inlined, as all here, into a function that may use the vectors.
+/// See [`Path::encode`](super::Path::encode).
 #[inline(always)]
-pub(super) fn encode(with: impl Words, page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
-    let list = list(page, workspace);
+pub(super) fn encode(with: impl Words, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
     let Workspace { words, masks, literals, differs, indices, .. } = workspace;
-    words[..WINDOW].fill(0);
-    words[WINDOW + list.words..WINDOW + list.words + GROUP].fill(0);
+    let table = places.table();
     let (mut mask_count, mut literal_count) = (0, 0);
-    for (group, differs) in differs.iter_mut().enumerate().take(list.groups()) {
+    for (group, differs) in differs.iter_mut().enumerate().take(groups) {
         let window: &[u64; WINDOW] = words[group * GROUP..].first_chunk().expect("so long is the window");
         let group_words: &[u64; GROUP] = words[WINDOW + group * GROUP..].first_chunk().expect("groups are filled up");
-        let choices = with.choose(group_words, window, reach);
-        let predictors = choices.map(|choice| predictor(window, choice));
+        let choices = with.choose(group_words, window, places);
+        let predictors = core::array::from_fn(|lane| predictor(window, choices[lane], &table[lane]));
         let different = with.differing(group_words, &predictors);
         let (mut has_mask, mut packed) = (0_u8, 0_u64);
         for lane in 0..GROUP {
@@ -56,7 +61,7 @@ pub(super) fn encode(with: impl Words, page: &PageBytes, reach: Reach, workspace
             let mask = if is_whole { u8::MAX } else { different[lane] };
             let is_told = mask != 0 && !is_whole;
             has_mask |= u8::from(is_told) << lane;
-            packed |= u64::from(field(choices[lane])) << (lane * INDEX_BITS);
+            packed |= u64::from(choices[lane]) << (lane * INDEX_BITS);
             masks[mask_count] = mask;
             mask_count += usize::from(is_told);
             let told = with.pack(group_words[lane], mask);
@@ -64,17 +69,24 @@ pub(super) fn encode(with: impl Words, page: &PageBytes, reach: Reach, workspace
             literal_count += mask.count_ones() as usize;
         }
         *differs = has_mask;
-        let at = group * INDEX_BITS;
-        indices[at..at + INDEX_BITS].copy_from_slice(&packed.to_le_bytes()[..INDEX_BITS]);
+        let at = group * INDEX_BYTES;
+        indices[at..at + INDEX_BYTES].copy_from_slice(&packed.to_le_bytes()[..INDEX_BYTES]);
     }
-    Written { list, masks: mask_count, literals: literal_count }
+    Written { masks: mask_count, literals: literal_count }
+}
+
+/// Which bytes of each listed word are told; those of the words that fill up the last group, too.
+pub(super) struct Steps([u8; WORDS]);
+
+impl Steps {
+    pub(super) const NONE: Self = Self([0; WORDS]);
 }
 
 /// See [`Path::prepare`](super::Path::prepare).
 #[inline(always)]
 pub(super) fn prepare(with: impl Words, head: &Head<'_>, mut masks: &[u8], steps: &mut Steps) -> usize {
     let mut sum = 0;
-    let groups = head.differs.iter().zip(head.indices.as_chunks::<INDEX_BITS>().0);
+    let groups = head.differs.iter().zip(head.indices.as_chunks::<INDEX_BYTES>().0);
     for ((&differs, indices), group_masks) in groups.zip(steps.0.as_chunks_mut::<GROUP>().0) {
         // The masks go to the words that have one as bytes of a word go to where they differ.
         *group_masks = with.unpack(first_eight(masks), differs, 0).to_le_bytes();
@@ -91,11 +103,12 @@ pub(super) fn prepare(with: impl Words, head: &Head<'_>, mut masks: &[u8], steps
 #[inline(always)]
 pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut literals: &[u8], page: &mut PageBytes) {
     let mut words = [0; WINDOW + WORDS];
-    let steps = head.indices.as_chunks::<INDEX_BITS>().0.iter().zip(steps.0.as_chunks::<GROUP>().0);
+    let table = head.places.table();
+    let steps = head.indices.as_chunks::<INDEX_BYTES>().0.iter().zip(steps.0.as_chunks::<GROUP>().0);
     for (group, (indices, masks)) in steps.enumerate().take(head.list.groups()) {
         let (window, rest) = words[group * GROUP..].split_first_chunk_mut::<WINDOW>().expect("there is room");
-        for ((word, choice), &mask) in rest.iter_mut().zip(choices(indices)).zip(masks) {
-            *word = with.unpack(first_eight(literals), mask, predictor(window, choice));
+        for (((word, choice), &mask), places) in rest.iter_mut().zip(choices(indices)).zip(masks).zip(&table) {
+            *word = with.unpack(first_eight(literals), mask, predictor(window, choice, places));
             literals = &literals[mask.count_ones() as usize..];
         }
     }
@@ -104,21 +117,22 @@ pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut lite
 
 /// The choices of a group.
 #[inline(always)]
-fn choices(indices: &[u8; INDEX_BITS]) -> [u8; GROUP] {
+fn choices(indices: &[u8; INDEX_BYTES]) -> [u8; GROUP] {
     let mut packed = [0; 8];
-    packed[..INDEX_BITS].copy_from_slice(indices);
-    spread(u64::from_le_bytes(packed), INDEX_BITS).map(choice)
+    packed[..INDEX_BYTES].copy_from_slice(indices);
+    spread(u64::from_le_bytes(packed), INDEX_BITS)
 }
 
-/// Zero, or a word before the group, the last one nearest.
+/// Zero, or a word before the group.
 #[inline(always)]
-fn predictor(window: &[u64; WINDOW], choice: u8) -> u64 {
-    core::hint::select_unpredictable(choice != 0, window[usize::from(choice) % WINDOW], 0)
+fn predictor(window: &[u64; WINDOW], choice: u8, places: &[u8; CHOICES]) -> u64 {
+    let place = usize::from(places[usize::from(choice) % CHOICES]);
+    core::hint::select_unpredictable(choice != 0, window[place % WINDOW], 0)
 }
 
-/// Writes the bitmap, and the listed words one behind the other.
+/// See [`Path::list`](super::Path::list).
 #[inline(always)]
-fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
+pub(super) fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
     let (blocks, _) = page.0.as_chunks::<{ 8 * GROUP }>();
     let (mut not_zero, mut not_repeated) = ([0_u8; BITMAP_BYTES], [0_u8; BITMAP_BYTES]);
     let mut before = 0;
@@ -147,6 +161,7 @@ fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
         bytes += usize::from(bits != 0);
         bitmap_bytes |= u64::from(bits != 0) << at;
     }
+    workspace.words[WINDOW + words..WINDOW + words + GROUP].fill(0);
     List { unlisted, words, bitmap_bytes }
 }
 

@@ -1,131 +1,189 @@
-//! What LZ codecs share: output that may come to its end, a page that is filled from itself, and the length of a match.
+//! What fast LZ codecs share: copies in pieces, whose last may be too long, and matches compared by words.
 
 use page::{PAGE_BYTES, PageBytes};
 
 use crate::Corrupt;
 
-/// An encoding while it is written.
-pub(super) struct Output<'a> {
-    out: &'a mut [u8],
-    length: usize,
+/// Copies are made in pieces of so many bytes where there is room for a piece too much.
+pub(super) const PIECE: usize = 16;
+const WORD_BYTES: usize = 8;
+
+/// Copies sixteen bytes. `None` if there are not so many on both sides.
+#[inline(always)]
+pub(super) fn copy_piece(from: &[u8], from_at: usize, to: &mut [u8], to_at: usize) -> Option<()> {
+    let piece: [u8; PIECE] = *from.get(from_at..)?.first_chunk()?;
+    *to.get_mut(to_at..)?.first_chunk_mut()? = piece;
+    Some(())
 }
 
-impl<'a> Output<'a> {
-    /// The encoding must be shorter than `out`; where `out` is empty, none is.
-    pub(super) fn new(out: &'a mut [u8]) -> Option<Self> {
-        let shorter = out.len().checked_sub(1)?;
-        Some(Self { out: &mut out[..shorter], length: 0 })
-    }
-
-    /// `None` if there is no room.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Option<()> {
-        let end = self.length + bytes.len();
-        self.out.get_mut(self.length..end)?.copy_from_slice(bytes);
-        self.length = end;
-        Some(())
-    }
-
-    pub(super) const fn len(&self) -> usize {
-        self.length
-    }
-}
-
-/// A page while it is decoded.
-pub(super) struct Filling<'a> {
-    page: &'a mut [u8; PAGE_BYTES],
-    at: usize,
-}
-
-impl<'a> Filling<'a> {
-    pub(super) fn new(page: &'a mut PageBytes) -> Self {
-        Self { page: &mut page.0, at: 0 }
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.at == PAGE_BYTES
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), Corrupt> {
-        let end = self.at + bytes.len();
-        self.page.get_mut(self.at..end).ok_or(Corrupt)?.copy_from_slice(bytes);
-        self.at = end;
-        Ok(())
-    }
-
-    /// Goes on with `length` bytes from `distance` before. Bytes that are only just written can be among them: then the
-    /// last `distance` bytes repeat.
-    pub(super) fn copy(&mut self, distance: usize, length: usize) -> Result<(), Corrupt> {
-        if distance == 0 || distance > self.at || length > PAGE_BYTES - self.at {
-            return Err(Corrupt);
+/// Copies `count` bytes that are there, in pieces where there is room. `None` if there is none for the bytes.
+#[inline(always)]
+pub(super) fn copy(from: &[u8], from_at: usize, to: &mut [u8], to_at: usize, count: usize) -> Option<()> {
+    let mut done = 0;
+    loop {
+        if copy_piece(from, from_at + done, to, to_at + done).is_none() {
+            let rest = done.min(count)..count;
+            let from = &from[from_at..][rest.clone()];
+            to.get_mut(to_at..)?.get_mut(rest)?.copy_from_slice(from);
+            return Some(());
         }
-        let end = self.at + length;
-        let mut period = distance;
-        while self.at < end {
-            // What is written so far repeats too: so each pass can copy twice what the one before could.
-            let bytes = period.min(end - self.at);
-            self.page.copy_within(self.at - period..self.at - period + bytes, self.at);
-            self.at += bytes;
+        done += PIECE;
+        if done >= count {
+            return Some(());
+        }
+    }
+}
+
+/// Repeats what lies `distance` before `at`. Bytes that are only just written can be among them.
+#[inline(always)]
+pub(super) fn repeat(page: &mut PageBytes, at: usize, distance: usize, length: usize) -> Result<(), Corrupt> {
+    if distance == 0 || distance > at || length > PAGE_BYTES - at {
+        return Err(Corrupt);
+    }
+    if distance >= PIECE && at + length <= PAGE_BYTES - PIECE {
+        let mut done = 0;
+        while done < length {
+            let piece: [u8; PIECE] = *page.0[at + done - distance..].first_chunk().expect("there is room");
+            *page.0[at + done..].first_chunk_mut().expect("there is room") = piece;
+            done += PIECE;
+        }
+        return Ok(());
+    }
+    repeat_near(page, at, distance, length);
+    Ok(())
+}
+
+/// The same for short distances and the end of the page.
+fn repeat_near(page: &mut PageBytes, at: usize, distance: usize, length: usize) {
+    let end = at + length;
+    if end > PAGE_BYTES - PIECE {
+        // What is written so far repeats too: so each pass can copy twice what the one before could.
+        let (mut at, mut period) = (at, distance);
+        while at < end {
+            let bytes = period.min(end - at);
+            page.0.copy_within(at - period..at - period + bytes, at);
+            at += bytes;
             period *= 2;
         }
-        Ok(())
+        return;
+    }
+    // One word by bytes, then words from a multiple of the distance that is a word and more.
+    for to in at..at + WORD_BYTES {
+        page.0[to] = page.0[to - distance];
+    }
+    let distance = distance * WORD_BYTES.div_ceil(distance);
+    let mut at = at + WORD_BYTES;
+    while at < end {
+        let word: [u8; WORD_BYTES] = *page.0[at - distance..].first_chunk().expect("there is room");
+        *page.0[at..].first_chunk_mut().expect("there is room") = word;
+        at += WORD_BYTES;
     }
 }
 
-/// How many bytes from `at` on are those from `from` on, `max` at most.
-pub(super) fn match_length(page: &PageBytes, from: usize, at: usize, max: usize) -> usize {
-    let max = max.min(PAGE_BYTES - at);
-    let pairs = page.0[from..from + max].iter().zip(&page.0[at..at + max]);
-    pairs.take_while(|(one, other)| one == other).count()
+/// The eight bytes at `at`.
+#[inline(always)]
+pub(super) fn word_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("there is a word more than there are bytes"))
+}
+
+/// A page with zeros behind that words can be read from.
+pub(super) type Padded = [u8; PAGE_BYTES + PIECE];
+
+pub(super) fn padded(page: &PageBytes) -> Padded {
+    let mut padded = [0; PAGE_BYTES + PIECE];
+    padded[..PAGE_BYTES].copy_from_slice(&page.0);
+    padded
+}
+
+/// Entries of an encoder's hash table.
+const PLACES: usize = 4096;
+
+/// For each hash of three or four bytes where they were last looked for.
+pub(super) struct Places([u16; PLACES]);
+
+impl Places {
+    /// All zero: before it knows better, an encoder looks at the start of the page, and compares like everywhere.
+    pub(super) const START: Self = Self([0; PLACES]);
+
+    /// Where bytes of this hash were last looked for; from now on at `at`. The hash is the highest twelve bits of a product
+    /// with 2^32 divided by the golden ratio.
+    #[inline(always)]
+    pub(super) fn replace(&mut self, bytes: u32, at: usize) -> usize {
+        let hash = (bytes.wrapping_mul(0x9e37_79b1) >> 20) as usize;
+        // The remainders are for the compiler.
+        usize::from(core::mem::replace(&mut self.0[hash % PLACES], at as u16)) % PAGE_BYTES
+    }
+}
+
+/// How many bytes from `at` on are those from `from` on, of which `from` is less; up to the end of the page.
+#[inline(always)]
+pub(super) fn match_length(page: &Padded, from: usize, at: usize) -> usize {
+    let mut length = 0;
+    while at + length < PAGE_BYTES {
+        let differing = word_at(page, from + length) ^ word_at(page, at + length);
+        if differing != 0 {
+            length += differing.trailing_zeros() as usize / 8;
+            break;
+        }
+        length += WORD_BYTES;
+    }
+    length.min(PAGE_BYTES - at)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
+    use super::super::plain::lz;
     use super::*;
+    use crate::papers::tests::draws;
 
     #[test]
-    fn copies_are_as_byte_by_byte() {
-        for distance in 1..40 {
-            for length in 0..200 {
-                let mut page = PageBytes::ZERO;
-                let mut filling = Filling::new(&mut page);
-                let start: [u8; 40] = core::array::from_fn(|at| at as u8 + 1);
-                filling.push(&start).unwrap();
-                filling.copy(distance, length).unwrap();
-                let mut expected = start.to_vec();
-                for at in 40..40 + length {
-                    expected.push(expected[at - distance]);
+    fn repeats_are_as_the_plain_twin_copies() {
+        let start: Vec<u8> = (0..40).map(|at| at as u8 + 1).collect();
+        for before in [40, PAGE_BYTES - 300, PAGE_BYTES - 60, PAGE_BYTES - 20, PAGE_BYTES] {
+            for distance in 0..42 {
+                for length in (0..300).chain([usize::MAX]) {
+                    let mut page = PageBytes::ZERO;
+                    page.0[before - 40..before].copy_from_slice(&start);
+                    let mut expected = page.clone();
+                    let plain = lz::Filling::resume(&mut expected, before).copy(distance, length);
+                    assert_eq!(repeat(&mut page, before, distance, length), plain);
+                    let end = before + if plain.is_ok() { length } else { 0 };
+                    assert!(page.0[..end] == expected.0[..end], "{length} from {distance} at {before}");
                 }
-                expected.resize(PAGE_BYTES, 0);
-                assert!(page.0[..] == expected, "{distance} {length}");
             }
         }
     }
 
     #[test]
-    fn copies_and_literals_stay_inside_the_page() {
-        let mut page = PageBytes::ZERO;
-        let mut filling = Filling::new(&mut page);
-        assert_eq!(filling.copy(1, 1), Err(Corrupt));
-        filling.push(&[1, 2, 3]).unwrap();
-        for (distance, length) in [(0, 1), (4, 1), (1, PAGE_BYTES - 2), (usize::MAX, 1), (1, usize::MAX)] {
-            assert_eq!(filling.copy(distance, length), Err(Corrupt));
+    fn copies_stay_inside_and_are_complete() {
+        let from: Vec<u8> = (0..60).collect();
+        for (from_at, to_at, count) in (0..60).flat_map(|from| (0..50).map(move |to| (from, to, (from * 7 + to) % 50)))
+        {
+            if from_at + count > from.len() {
+                continue;
+            }
+            let mut to = [0xee; 50];
+            let done = copy(&from, from_at, &mut to, to_at, count);
+            assert_eq!(done.is_some(), to_at + count <= to.len(), "{from_at} {to_at} {count}");
+            if done.is_some() {
+                assert_eq!(to[to_at..to_at + count], from[from_at..from_at + count]);
+                assert!(to[..to_at].iter().all(|byte| *byte == 0xee));
+            }
         }
-        assert_eq!(filling.push(&[0; PAGE_BYTES - 2]), Err(Corrupt));
-        assert_eq!(filling.copy(3, PAGE_BYTES - 3), Ok(()));
-        assert!(filling.is_full());
-        assert_eq!(filling.push(&[0]), Err(Corrupt));
     }
 
     #[test]
-    fn an_encoding_stays_shorter_than_its_room() {
-        let mut room = [9; 4];
-        let mut output = Output::new(&mut room).unwrap();
-        assert_eq!(output.push(&[1, 2]), Some(()));
-        assert_eq!(output.push(&[3, 4]), None);
-        assert_eq!(output.push(&[3]), Some(()));
-        assert_eq!(output.len(), 3);
-        assert_eq!(room, [1, 2, 3, 9]);
-        assert!(Output::new(&mut []).is_none());
+    fn matches_are_as_long_as_the_plain_twin_says() {
+        let mut draw = draws(1);
+        let page = PageBytes(core::array::from_fn(|at| if at % 600 < 500 { at as u8 % 3 } else { draw() as u8 }));
+        let padded = padded(&page);
+        for _ in 0..3000 {
+            let at = 1 + draw() as usize % (PAGE_BYTES - 1);
+            let from = draw() as usize % at;
+            let length = lz::match_length(&page, from, at, PAGE_BYTES);
+            assert_eq!(match_length(&padded, from, at), length, "{from} {at}");
+        }
     }
 }

@@ -7,29 +7,19 @@
 //!
 //! The format is in docs/format/lzrw.md.
 
+//!
+//! The same search as the plain twin's, and so the same bytes: what is faster is how bytes are compared and copied.
+
+use core::hint::select_unpredictable;
+
 use page::{PAGE_BYTES, PageBytes};
 
-use super::lz::{Filling, Output, match_length};
+use super::lz::{self, Padded, Places};
+use super::plain::lz::Filling;
+use super::plain::lzrw::{
+    CONTROL_BYTES, COPY_BYTES, FIELD_MAX, ITEMS, LENGTH_MIN, SHORT_BY_1, SHORT_BY_3, decode_groups,
+};
 use crate::{Codec, Corrupt, Scratch};
-
-/// Items of a group: the bits of its control word.
-const ITEMS: usize = 16;
-const CONTROL_BYTES: usize = 2;
-const COPY_BYTES: usize = 2;
-/// The shortest copy: one byte more than it takes.
-const LENGTH_MIN: usize = 3;
-/// The highest length field, of four bits.
-const FIELD_MAX: usize = 15;
-/// Entries of the hash table.
-const PLACES: usize = 4096;
-
-/// What the length field is short of, in LZRW1 …
-const SHORT_BY_1: usize = 1;
-/// … and in LZRW1-A.
-const SHORT_BY_3: usize = LENGTH_MIN;
-
-// An offset of twelve bits reaches every byte of a page.
-const _: () = assert!(PAGE_BYTES <= 1 << 12);
 
 /// Ross Williams' LZRW1.
 #[derive(Clone, Copy, Default, Debug)]
@@ -68,179 +58,116 @@ impl Codec for Lzrw1a {
 }
 
 fn encode<const SHORT_BY: usize>(page: &PageBytes, out: &mut [u8]) -> Option<usize> {
-    let mut out = Output::new(out)?;
-    let mut finder = Finder::START;
+    let page = lz::padded(page);
+    let mut places = Places::START;
+    let mut items = Items { bytes: [0; PAGE_BYTES + lz::PIECE], length: 0, copies: [0; PAGE_BYTES / 32 + 1], count: 0 };
     let mut at = 0;
-    while at < PAGE_BYTES {
-        let mut group = [0; CONTROL_BYTES + ITEMS * COPY_BYTES];
-        let (mut control, mut length) = (0_u16, CONTROL_BYTES);
-        for item in 0..ITEMS {
-            if at == PAGE_BYTES {
-                break;
-            }
-            if let Some((offset, matched)) = finder.find(page, at, FIELD_MAX + SHORT_BY) {
-                control |= 1 << item;
-                let [low, high] = (offset as u16).to_le_bytes();
-                group[length..length + COPY_BYTES].copy_from_slice(&[high << 4 | (matched - SHORT_BY) as u8, low]);
-                length += COPY_BYTES;
-                at += matched;
-            } else {
-                group[length] = page.0[at];
-                length += 1;
-                at += 1;
-            }
+    while at <= PAGE_BYTES - LENGTH_MIN {
+        let next = lz::word_at(&page, at);
+        let from = places.replace(next as u32 & 0x00ff_ffff, at);
+        // Of a page's first byte it is told that it is there already.
+        if ((lz::word_at(&page, from) ^ next) as u32) << 8 == 0 && at > 0 {
+            let length = copy_length(&page, from, at, FIELD_MAX + SHORT_BY);
+            items.push_copy(at - from, length - SHORT_BY);
+            at += length;
+        } else {
+            items.push_literal(next as u8);
+            at += 1;
         }
-        group[..CONTROL_BYTES].copy_from_slice(&control.to_le_bytes());
-        out.push(&group[..length])?;
     }
-    Some(out.len())
+    page[at.min(PAGE_BYTES)..PAGE_BYTES].iter().for_each(|byte| items.push_literal(*byte));
+    items.write(out)
 }
 
-/// The only place where the encoder looks for three bytes: the last item that began with them, or with others of their
-/// hash.
-struct Finder([u16; PLACES]);
-
-impl Finder {
-    /// All zero: before it knows better, it looks at the start of the page, and compares like everywhere.
-    const START: Self = Self([0; PLACES]);
-
-    /// Offset and length of a copy for what comes at `at`, and notes `at`.
-    fn find(&mut self, page: &PageBytes, at: usize, length_max: usize) -> Option<(usize, usize)> {
-        let next = page.0[at..].first_chunk::<LENGTH_MIN>()?;
-        let place = &mut self.0[hash(*next)];
-        let from = usize::from(core::mem::replace(place, at as u16));
-        let length = match_length(page, from, at, length_max);
-        (from < at && length >= LENGTH_MIN).then_some((at - from, length))
+/// How many bytes at `at` are those at `from`, three at least: `max` at most, and up to the end of the page.
+#[inline(always)]
+fn copy_length(page: &Padded, from: usize, at: usize, max: usize) -> usize {
+    const { assert!(FIELD_MAX + LENGTH_MIN <= 16 + 2) };
+    let first = lz::word_at(page, from) ^ lz::word_at(page, at);
+    let second = lz::word_at(page, from + 8) ^ lz::word_at(page, at + 8);
+    let in_first = first.trailing_zeros() as usize / 8;
+    let in_second = 8 + second.trailing_zeros() as usize / 8;
+    let mut length = select_unpredictable(first == 0, in_second, in_first);
+    if length == 16 && max > 16 {
+        // Two more, and not all that there are: a run would be compared to its end for each copy.
+        let pair = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
+        length += (pair(from + 16) ^ pair(at + 16)).trailing_zeros() as usize / 8;
     }
+    length.min(max).min(PAGE_BYTES - at)
 }
 
-/// The highest twelve bits of a product with 2^32 divided by the golden ratio.
-fn hash([first, second, third]: [u8; LENGTH_MIN]) -> usize {
-    (u32::from_le_bytes([first, second, third, 0]).wrapping_mul(0x9e37_79b1) >> 20) as usize % PLACES
+/// The items of an encoding, before they are put in groups.
+struct Items {
+    /// Literals and copies behind each other.
+    bytes: [u8; PAGE_BYTES + lz::PIECE],
+    length: usize,
+    /// A bit for each item: whether it is a copy.
+    copies: [u32; PAGE_BYTES / 32 + 1],
+    count: usize,
+}
+
+impl Items {
+    #[inline(always)]
+    fn push_literal(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+        self.count += 1;
+    }
+
+    #[inline(always)]
+    fn push_copy(&mut self, offset: usize, field: usize) {
+        let item = [(offset >> 8 << 4 | field) as u8, offset as u8];
+        *self.bytes[self.length..].first_chunk_mut().expect("an item has no more bytes than it makes") = item;
+        self.length += COPY_BYTES;
+        self.copies[self.count / 32] |= 1 << (self.count % 32);
+        self.count += 1;
+    }
+
+    /// Writes them in groups, each behind its control word.
+    fn write(&self, out: &mut [u8]) -> Option<usize> {
+        let (mut taken, mut written) = (0, 0);
+        for (group, start) in (0..self.count).step_by(ITEMS).enumerate() {
+            let control = (self.copies[group / 2] >> (group % 2 * ITEMS)) as u16;
+            let items = ITEMS.min(self.count - start);
+            let length = items + control.count_ones() as usize;
+            *out.get_mut(written..)?.first_chunk_mut()? = control.to_le_bytes();
+            lz::copy(&self.bytes, taken, out, written + CONTROL_BYTES, length)?;
+            taken += length;
+            written += CONTROL_BYTES + length;
+        }
+        (written < out.len()).then_some(written)
+    }
 }
 
 fn decode<const SHORT_BY: usize>(encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
-    let mut filling = Filling::new(page);
-    let mut rest = encoding;
-    while !filling.is_full() {
-        let (control, items) = rest.split_first_chunk::<CONTROL_BYTES>().ok_or(Corrupt)?;
-        let control = u16::from_le_bytes(*control);
-        rest = items;
-        for item in 0..ITEMS {
-            if filling.is_full() {
+    /// As many bytes as a group makes at most, and a piece too much.
+    const PAGE_ROOM: usize = ITEMS * (FIELD_MAX + LENGTH_MIN) + lz::PIECE;
+    /// As many as it takes at most, and a piece too much.
+    const ENCODING_ROOM: usize = CONTROL_BYTES + ITEMS * COPY_BYTES + lz::PIECE;
+    let (mut rest, mut at) = (encoding, 0);
+    while at <= PAGE_BYTES - PAGE_ROOM && rest.len() >= ENCODING_ROOM {
+        let (control, items) = rest.split_first_chunk::<CONTROL_BYTES>().expect("there are more");
+        // The bit above the items ends them.
+        let mut control = u32::from(u16::from_le_bytes(*control)) | 1 << ITEMS;
+        let mut taken = 0;
+        loop {
+            let literals = control.trailing_zeros() as usize;
+            lz::copy_piece(items, taken, &mut page.0, at).ok_or(Corrupt)?;
+            taken += literals;
+            at += literals;
+            control >>= literals;
+            if control == 1 {
                 break;
             }
-            if control >> item & 1 == 1 {
-                let (copy, behind) = rest.split_first_chunk::<COPY_BYTES>().ok_or(Corrupt)?;
-                let offset = usize::from(copy[0] >> 4) << 8 | usize::from(copy[1]);
-                filling.copy(offset, usize::from(copy[0] & 0xf) + SHORT_BY)?;
-                rest = behind;
-            } else {
-                let (literal, behind) = rest.split_first_chunk::<1>().ok_or(Corrupt)?;
-                filling.push(literal)?;
-                rest = behind;
-            }
+            let [first, low] = *items[taken..].first_chunk().ok_or(Corrupt)?;
+            let offset = usize::from(first >> 4) << 8 | usize::from(low);
+            let length = usize::from(first & 0xf) + SHORT_BY;
+            lz::repeat(page, at, offset, length)?;
+            at += length;
+            taken += COPY_BYTES;
+            control >>= 1;
         }
+        rest = &items[taken..];
     }
-    if rest.is_empty() { Ok(()) } else { Err(Corrupt) }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::vec::Vec;
-
-    use super::*;
-    use crate::papers::tests::{draws, encoding};
-
-    #[test]
-    fn the_example_of_the_format_document() {
-        // After the first copy the last item that began with zeros is a whole copy before.
-        let example = |whole: [u8; 2], groups: usize, last: &[u8]| {
-            let group = [&[0xff, 0xff], whole.repeat(16).as_slice()].concat();
-            let first = [&[0xfe, 0xff, 0x00, 0x0f, 0x01], whole.repeat(14).as_slice()].concat();
-            [first, group.repeat(groups), last.to_vec()].concat()
-        };
-        assert_eq!(encoding(&Lzrw1, &PageBytes::ZERO), example([0x0f, 16], 15, &[0x01, 0x00, 0x0e, 16]));
-        let last = [0x1f, 0x00, 0x0f, 18, 0x0f, 18, 0x0f, 18, 0x0f, 18, 0x06, 18];
-        assert_eq!(encoding(&Lzrw1a, &PageBytes::ZERO), example([0x0f, 18], 13, &last));
-    }
-
-    /// What the items of an encoding are: the length of a copy, and none for a literal.
-    fn items<const SHORT_BY: usize>(encoding: &[u8]) -> Vec<Option<usize>> {
-        let mut items = Vec::new();
-        let mut rest = encoding;
-        while let Some((control, behind)) = rest.split_first_chunk() {
-            rest = behind;
-            for item in 0..ITEMS {
-                let is_copy = u16::from_le_bytes(*control) >> item & 1 == 1;
-                let Some(first) = rest.first() else { break };
-                items.push(is_copy.then(|| usize::from(first & 0xf) + SHORT_BY));
-                rest = &rest[if is_copy { 2 } else { 1 }..];
-            }
-        }
-        items
-    }
-
-    /// Noise whose last `length` bytes are also a few bytes before.
-    fn page_that_ends_in_a_copy(length: usize) -> PageBytes {
-        let mut draw = draws(3);
-        let mut page = PageBytes(core::array::from_fn(|_| draw() as u8));
-        page.0.copy_within(PAGE_BYTES - 40..PAGE_BYTES - 40 + length, PAGE_BYTES - length);
-        page
-    }
-
-    /// LZRW1-A's published source carries its author's warning about a last copy item of 17 or 18 bytes.
-    #[test]
-    fn the_last_item_can_be_a_copy_of_any_length() {
-        for length in 3..=18 {
-            let page = page_that_ends_in_a_copy(length);
-            for codec in [&Lzrw1 as &dyn Codec, &Lzrw1a] {
-                let encoding = encoding(codec, &page);
-                let mut decoded = PageBytes::ZERO;
-                assert_eq!(codec.decode(&encoding, &mut decoded), Ok(()));
-                assert!(decoded.0 == page.0, "{} {length}", codec.name());
-            }
-            let encoding = encoding(&Lzrw1a, &page);
-            assert_eq!(items::<SHORT_BY_3>(&encoding).last(), Some(&Some(length)));
-        }
-        for length in 3..=16 {
-            let encoding = encoding(&Lzrw1, &page_that_ends_in_a_copy(length));
-            assert_eq!(items::<SHORT_BY_1>(&encoding).last(), Some(&Some(length)));
-        }
-    }
-
-    #[test]
-    fn a_last_copy_that_leaves_the_page_is_corrupt() {
-        for length in 3..=18 {
-            let mut encoding = encoding(&Lzrw1a, &page_that_ends_in_a_copy(length));
-            let copy = encoding.len() - COPY_BYTES;
-            let field = encoding[copy] & 0xf;
-            for longer in field + 1..=FIELD_MAX as u8 {
-                encoding[copy] = encoding[copy] & 0xf0 | longer;
-                assert_eq!(Lzrw1a.decode(&encoding, &mut PageBytes::ZERO.clone()), Err(Corrupt), "{length} {longer}");
-            }
-        }
-    }
-
-    #[test]
-    fn an_offset_reaches_the_start_of_the_page() {
-        let mut page = PageBytes::ZERO;
-        page.0[..4].copy_from_slice(b"page");
-        page.0[PAGE_BYTES - 4..].copy_from_slice(b"page");
-        for codec in [&Lzrw1 as &dyn Codec, &Lzrw1a] {
-            let encoding = encoding(codec, &page);
-            let [field, low] = *encoding.last_chunk::<2>().unwrap();
-            assert_eq!(usize::from(field >> 4) << 8 | usize::from(low), PAGE_BYTES - 4, "{}", codec.name());
-            assert!(field & 0xf == 4 - if codec.name() == "lzrw1" { 1 } else { 3 });
-        }
-    }
-
-    #[test]
-    fn offset_zero_is_corrupt() {
-        for codec in [&Lzrw1 as &dyn Codec, &Lzrw1a] {
-            let mut encoding = encoding(codec, &PageBytes::ZERO);
-            encoding[4] = 0;
-            assert_eq!(codec.decode(&encoding, &mut PageBytes::ZERO.clone()), Err(Corrupt), "{}", codec.name());
-        }
-    }
+    decode_groups::<SHORT_BY>(rest, Filling::resume(page, at))
 }

@@ -1,114 +1,118 @@
-//! Codes of two and of four bits, packed as `WKdm` and PBPM do (`crames`, "Software Acceleration").
+//! Codes of two and of four bits, packed by words: sixteen or eight codes with two or three operations on 64 bits.
 //!
-//! While a page is scanned each code takes a byte. Afterwards words of four such bytes are shifted past each other and
-//! joined: four words of two-bit codes make one, or two of four-bit codes. So one shift moves four codes.
+//! `plain::pack` says where each code goes.
 
 use page::PAGE_BYTES;
-
-use crate::Corrupt;
 
 /// A code for each 32-bit word of a page.
 pub(super) const CODES_MAX: usize = PAGE_BYTES / WORD_BYTES;
 const WORD_BYTES: usize = 4;
 
-/// Up to [`CODES_MAX`] codes of `BITS` bits each.
-pub(super) struct Codes<const BITS: usize> {
-    /// Behind `count` there are zeros, which fill up the last word.
-    codes: [u8; CODES_MAX],
-    count: usize,
+/// Codes that are not packed: one in a byte, the lowest first. Behind the last there are zeros, which fill up its word.
+pub(super) type Codes = [u8; CODES_MAX];
+
+/// What `count` codes of two bits take: whole words.
+pub(super) const fn bytes_of_twos(count: usize) -> usize {
+    count.div_ceil(16) * WORD_BYTES
 }
 
-impl<const BITS: usize> Codes<BITS> {
-    pub(super) const EMPTY: Self = Self { codes: [0; CODES_MAX], count: 0 };
+/// What `count` codes of four bits take: whole words.
+pub(super) const fn bytes_of_fours(count: usize) -> usize {
+    count.div_ceil(8) * WORD_BYTES
+}
 
-    /// Words of codes that one packed word holds.
-    const LAYERS: usize = 8 / BITS;
-
-    pub(super) fn push(&mut self, code: u8) {
-        debug_assert!(code >> BITS == 0);
-        self.codes[self.count] = code;
-        self.count += 1;
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = u8> {
-        self.codes[..self.count].iter().copied()
-    }
-
-    /// How many codes are `code`.
-    pub(super) fn count_of(&self, code: u8) -> usize {
-        self.iter().filter(|&other| other == code).count()
-    }
-
-    /// What the codes take when packed: whole words.
-    pub(super) const fn packed_bytes(&self) -> usize {
-        packed_bytes::<BITS>(self.count)
-    }
-
-    /// Packs the codes into `out`, which is [`packed_bytes`](Self::packed_bytes) long.
-    pub(super) fn pack(&self, out: &mut [u8]) {
-        let words = self.codes.as_chunks::<WORD_BYTES>().0.chunks(Self::LAYERS);
-        for (packed, layers) in out.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(words) {
-            let joined =
-                layers.iter().enumerate().fold(0, |bits, (at, word)| bits | u32::from_le_bytes(*word) << (at * BITS));
-            *packed = joined.to_le_bytes();
-        }
-    }
-
-    /// Unpacks `count` codes from the start of `packed`, and returns what lies behind them.
-    pub(super) fn unpack(packed: &[u8], count: usize) -> Result<(Self, &[u8]), Corrupt> {
-        let (packed, rest) = packed.split_at_checked(packed_bytes::<BITS>(count)).ok_or(Corrupt)?;
-        let lowest = u32::from_le_bytes([(1 << BITS) - 1; WORD_BYTES]);
-        let mut unpacked = Self { count, ..Self::EMPTY };
-        let words = unpacked.codes.as_chunks_mut::<WORD_BYTES>().0.chunks_mut(Self::LAYERS);
-        for (packed, layers) in packed.as_chunks::<WORD_BYTES>().0.iter().zip(words) {
-            for (at, word) in layers.iter_mut().enumerate() {
-                *word = (u32::from_le_bytes(*packed) >> (at * BITS) & lowest).to_le_bytes();
-            }
-        }
-        Ok((unpacked, rest))
+/// Packs as many codes as `packed` takes.
+pub(super) fn pack_twos(codes: &Codes, packed: &mut [u8]) {
+    for (word, codes) in packed.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(codes.as_chunks::<16>().0) {
+        let [low, high] = [0, 8].map(|at| u64::from_le_bytes(*codes[at..].first_chunk().expect("sixteen")));
+        let joined = low | high << 4;
+        // The second word of each two goes two bits above the first.
+        *word = ((joined | joined >> 30) as u32).to_le_bytes();
     }
 }
 
-const fn packed_bytes<const BITS: usize>(count: usize) -> usize {
-    (count * BITS).div_ceil(8 * WORD_BYTES) * WORD_BYTES
+/// The same for four bits.
+pub(super) fn pack_fours(codes: &Codes, packed: &mut [u8]) {
+    for (word, codes) in packed.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(codes.as_chunks::<8>().0) {
+        let joined = u64::from_le_bytes(*codes);
+        *word = ((joined | joined >> 28) as u32).to_le_bytes();
+    }
+}
+
+/// Unpacks all codes of `packed`, of which there are no more than there is room for.
+pub(super) fn unpack_twos(packed: &[u8], codes: &mut Codes) {
+    const LOWEST: u64 = u64::from_le_bytes([3; 8]);
+    for (word, codes) in packed.as_chunks::<WORD_BYTES>().0.iter().zip(codes.as_chunks_mut::<16>().0) {
+        let word = u64::from(u32::from_le_bytes(*word));
+        let (low, high) = codes.split_at_mut(8);
+        low.copy_from_slice(&((word | word << 30) & LOWEST).to_le_bytes());
+        high.copy_from_slice(&((word >> 4 | word >> 4 << 30) & LOWEST).to_le_bytes());
+    }
+}
+
+/// The same for four bits.
+pub(super) fn unpack_fours(packed: &[u8], codes: &mut Codes) {
+    const LOWEST: u64 = u64::from_le_bytes([15; 8]);
+    for (word, codes) in packed.as_chunks::<WORD_BYTES>().0.iter().zip(codes.as_chunks_mut::<8>().0) {
+        let word = u64::from(u32::from_le_bytes(*word));
+        *codes = ((word | word << 28) & LOWEST).to_le_bytes();
+    }
+}
+
+/// How many of the codes of two bits in `packed` are 1, 2 and 3.
+pub(super) fn count_twos(packed: &[u8]) -> [usize; 3] {
+    const LOWS: u64 = u64::from_le_bytes([0x55; 8]);
+    let mut counts = [0; 3];
+    let (words, rest) = packed.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    for word in words.iter().chain([&last]) {
+        let word = u64::from_le_bytes(*word);
+        let (low, high) = (word & LOWS, word >> 1 & LOWS);
+        for (count, bits) in counts.iter_mut().zip([low & !high, high & !low, low & high]) {
+            *count += bits.count_ones() as usize;
+        }
+    }
+    counts
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::plain::pack;
     use super::*;
 
-    /// The plain twin: where the words of the module's head put a code.
-    fn place<const BITS: usize>(code: usize) -> (usize, usize) {
-        let (packed, rest) = (code / (32 / BITS), code % (32 / BITS));
-        (packed * 4 + rest % 4, rest / 4 * BITS)
-    }
-
-    fn every_code_has_its_place<const BITS: usize>() {
+    #[test]
+    fn words_are_as_the_plain_twin_packs_them() {
         for count in [0, 1, 3, 4, 5, 15, 16, 17, 500, CODES_MAX] {
-            let mut codes = Codes::<BITS>::EMPTY;
-            let code = |at: usize| (at * 7 + at / 5) as u8 % (1 << BITS);
-            (0..count).for_each(|at| codes.push(code(at)));
-            let mut packed = std::vec![0xee; codes.packed_bytes()];
-            codes.pack(&mut packed);
-            for at in 0..count {
-                let (byte, shift) = place::<BITS>(at);
-                assert_eq!(packed[byte] >> shift & ((1 << BITS) - 1), code(at), "code {at} of {count}");
-            }
-            packed.push(9);
-            let (unpacked, rest) = Codes::<BITS>::unpack(&packed, count).unwrap();
-            assert!(unpacked.iter().eq((0..count).map(code)));
-            assert_eq!(rest, [9]);
-            assert!(Codes::<BITS>::unpack(&packed, count + 32).is_err());
+            let codes = |bits: u32| {
+                let mut codes = [0; CODES_MAX];
+                let used = codes[..count].iter_mut().enumerate();
+                used.for_each(|(at, code)| *code = (at * 7 + at / 5) as u8 % (1 << bits));
+                codes
+            };
+            let (twos, fours) = (codes(2), codes(4));
+            let (mut plain_twos, mut plain_fours) = (pack::Codes::<2>::EMPTY, pack::Codes::<4>::EMPTY);
+            twos[..count].iter().for_each(|code| plain_twos.push(*code));
+            fours[..count].iter().for_each(|code| plain_fours.push(*code));
+            let mut expected = std::vec![0; bytes_of_twos(count)];
+            plain_twos.pack(&mut expected);
+            let mut packed = expected.clone();
+            packed.fill(0xee);
+            pack_twos(&twos, &mut packed);
+            assert_eq!(packed, expected, "{count} codes");
+            assert_eq!(count_twos(&packed), [1, 2, 3].map(|code| plain_twos.count_of(code)));
+            let mut unpacked = [0; CODES_MAX];
+            unpack_twos(&packed, &mut unpacked);
+            assert!(unpacked == twos, "{count} codes");
+
+            expected.resize(bytes_of_fours(count), 0);
+            plain_fours.pack(&mut expected);
+            packed.resize(expected.len(), 0xee);
+            pack_fours(&fours, &mut packed);
+            assert_eq!(packed, expected, "{count} codes");
+            unpacked.fill(0);
+            unpack_fours(&packed, &mut unpacked);
+            assert!(unpacked == fours, "{count} codes");
         }
-    }
-
-    #[test]
-    fn two_bits() {
-        every_code_has_its_place::<2>();
-    }
-
-    #[test]
-    fn four_bits() {
-        every_code_has_its_place::<4>();
     }
 }

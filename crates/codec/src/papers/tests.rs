@@ -4,10 +4,11 @@ use alloc::vec::Vec;
 
 use page::{PAGE_BYTES, PageBytes};
 
-use super::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
+use super::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, PLAIN, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
 use crate::{Codec, Corrupt, Scratch};
 
-static PAPERS: [&dyn Codec; 9] = [&Wkdm, &Wk4x4, &Lzrw1, &Lzrw1a, &Pbpm, &PbpmSeparate, &PbpmSingle, &Lzo1x1, &MxtLz1];
+/// In the order of their plain twins.
+static PAPERS: [&dyn Codec; 9] = [&Wkdm, &Wk4x4, &Lzrw1, &Lzrw1a, &Lzo1x1, &Pbpm, &PbpmSeparate, &PbpmSingle, &MxtLz1];
 
 const CORPUS: &[u8] = include_bytes!("../../testdata/corpus.pages");
 
@@ -72,6 +73,44 @@ fn pages_come_back() {
             assert_eq!(codec.decode(&encoding(codec, &page), &mut decoded), Ok(()), "{} page {number}", codec.name());
             assert!(decoded.0 == page.0, "{} page {number}", codec.name());
         }
+    }
+}
+
+/// Each codec with its plain twin.
+fn twins() -> impl Iterator<Item = (&'static dyn Codec, &'static dyn Codec)> {
+    let twins = PAPERS.into_iter().zip(PLAIN);
+    twins.inspect(|(codec, plain)| assert_eq!(plain.name().strip_suffix("@plain"), Some(codec.name())))
+}
+
+#[test]
+fn the_plain_twins_make_the_same_bytes() {
+    for (codec, plain) in twins() {
+        for (number, page) in pages().enumerate() {
+            assert!(encoding(codec, &page) == encoding(plain, &page), "{} page {number}", codec.name());
+        }
+    }
+}
+
+#[test]
+fn the_plain_twins_take_the_same_garbage() {
+    for (codec, plain) in twins() {
+        let (mut draw, mut taken) = (draws(13), 0);
+        for page in pages().step_by(3) {
+            let whole = encoding(codec, &page);
+            for _ in 0..30 {
+                let mut spoiled = whole.clone();
+                for _ in 0..=draw() % 3 {
+                    let at = draw() as usize % spoiled.len();
+                    spoiled[at] = [spoiled[at] ^ 1 << (draw() % 8), draw() as u8][draw() as usize % 2];
+                }
+                let (mut fast, mut slow) = (PageBytes([0xee; PAGE_BYTES]), PageBytes([0xdd; PAGE_BYTES]));
+                let result = plain.decode(&spoiled, &mut slow);
+                assert_eq!(codec.decode(&spoiled, &mut fast), result, "{}: {spoiled:02x?}", codec.name());
+                assert!(result.is_err() || fast.0 == slow.0, "{}: {spoiled:02x?}", codec.name());
+                taken += u32::from(result.is_ok());
+            }
+        }
+        assert!(taken > 500, "{}: only {taken} were taken for encodings", codec.name());
     }
 }
 

@@ -124,6 +124,16 @@ impl Program {
         self.threads.iter().all(|thread| *thread == Thread::Idle)
     }
 
+    /// Whether this thread is.
+    pub(super) fn is_idle_at(&self, thread: usize) -> bool {
+        self.threads[thread] == Thread::Idle
+    }
+
+    /// Whether no madvise is under way.
+    pub(super) fn discards_nothing(&self) -> bool {
+        self.discards.is_empty()
+    }
+
     /// Whether all threads are but this one.
     pub(super) fn is_idle_but(&self, thread: usize) -> bool {
         let others = self.threads.iter().enumerate().filter(|(other, _)| *other != thread);
@@ -170,7 +180,8 @@ impl Program {
         }
     }
 
-    fn go_on(&mut self, kernel: &FakeKernel, thread: usize) {
+    /// A thread that is not idle does what it can.
+    pub(super) fn go_on(&mut self, kernel: &FakeKernel, thread: usize) {
         match self.threads[thread] {
             Thread::Idle => {}
             Thread::Faulting { page, write } => {
@@ -264,7 +275,7 @@ impl Program {
     }
 
     /// Whether nothing of a range is being discarded, or made.
-    fn is_free(&self, range: PageRange) -> bool {
+    pub(super) fn is_free(&self, range: PageRange) -> bool {
         let mut busy = self.discards.values().chain(self.made.values().flatten());
         busy.all(|busy| busy.intersection(range).is_none())
     }
@@ -285,9 +296,7 @@ impl Program {
                 kernel.unmap(number, range)
             }
             5 => {
-                self.fresh(range);
-                self.made.insert(thread, [range; 2]);
-                kernel.map_fixed(number, range)
+                return self.map_over(kernel, thread, range);
             }
             6 => return self.map_somewhere(kernel, thread),
             7 => return self.grow(kernel, range.start),
@@ -318,11 +327,7 @@ impl Program {
                     let progress = kernel.unmap(thread as u32, range);
                     self.wait_for(thread, progress);
                 }
-                Disturbance::MapsOver => {
-                    self.fresh(range);
-                    let progress = kernel.map_fixed(thread as u32, range);
-                    self.wait_for(thread, progress);
-                }
+                Disturbance::MapsOver => self.map_over(kernel, thread, range),
                 Disturbance::MovesOver if to.intersection(range).is_none() => {
                     self.remap(kernel, thread, range, to.start, false);
                 }
@@ -349,6 +354,14 @@ impl Program {
     pub(super) fn unmap(&mut self, kernel: &FakeKernel, thread: usize, range: PageRange) {
         self.forget(range);
         let progress = kernel.unmap(thread as u32, range);
+        self.wait_for(thread, progress);
+    }
+
+    /// mmap with `MAP_FIXED`.
+    pub(super) fn map_over(&mut self, kernel: &FakeKernel, thread: usize, range: PageRange) {
+        self.fresh(range);
+        self.made.insert(thread, [range; 2]);
+        let progress = kernel.map_fixed(thread as u32, range);
         self.wait_for(thread, progress);
     }
 

@@ -15,7 +15,7 @@ use crate::ledger::{Counter, FaultKind};
 const SCHEDULES: u64 = 40;
 const STEPS: u64 = 2500;
 
-fn number(name: &str) -> Option<u64> {
+pub(super) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 

@@ -22,11 +22,16 @@ pub(super) const SEGMENT_BYTES: usize = 64 << 10;
 /// Rounds after which everybody must have been served.
 const DRAIN_ROUNDS: usize = 400;
 
-type Between = Box<dyn FnMut()>;
+pub(super) type Between = Box<dyn FnMut()>;
 
 thread_local! {
     /// What another thread of the pager does while this one holds no lock.
     static BETWEEN: RefCell<Option<Between>> = const { RefCell::new(None) };
+}
+
+/// Has this done where the pager holds no lock.
+pub(super) fn set_between(act: Between) {
+    BETWEEN.set(Some(act));
 }
 
 /// To be called where the pager holds no lock.

@@ -1,8 +1,10 @@
 //! Policies with a hand that goes round the frames: first in, first out, and clock.
 
+use std::hint::black_box;
+
 use page::PageCount;
 
-use super::{Contender, Touch};
+use super::{AHEAD, Contender, Touch};
 
 const NOWHERE: u32 = u32::MAX;
 
@@ -61,8 +63,20 @@ impl Frames {
     }
 }
 
-impl Contender for Frames {
-    fn play(&mut self, touches: &[Touch]) {
+impl Frames {
+    /// Reads what these touches will need.
+    fn read_ahead(&self, touches: &[Touch]) {
+        let mut places = [NOWHERE; AHEAD];
+        for (place, touch) in places.iter_mut().zip(touches) {
+            *place = self.places.get(touch.number as usize).copied().unwrap_or(NOWHERE);
+        }
+        let Some(last) = self.held.len().checked_sub(1) else { return };
+        // No branch: nobody can foretell which pages are in memory.
+        let page = |&place: &u32| self.held[(place as usize).min(last)].page;
+        black_box(places.iter().fold(0, |all, place| all ^ page(place)));
+    }
+
+    fn play_some(&mut self, touches: &[Touch]) {
         for touch in touches {
             if touch.is_first {
                 self.places.push(NOWHERE);
@@ -74,6 +88,15 @@ impl Contender for Frames {
             }
             self.misses += u64::from(!touch.is_first);
             self.bring(touch.number);
+        }
+    }
+}
+
+impl Contender for Frames {
+    fn play(&mut self, touches: &[Touch]) {
+        for touches in touches.chunks(AHEAD) {
+            self.read_ahead(touches);
+            self.play_some(touches);
         }
     }
 

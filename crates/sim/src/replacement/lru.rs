@@ -6,9 +6,11 @@
 //! the members alone, in their order: it has at least four times as many slots as pages, so a reference costs
 //! O(log pages) all told.
 
+use std::hint::black_box;
+
 use page::PageCount;
 
-use super::{Contender, Touch};
+use super::{AHEAD, Contender, Touch};
 use crate::ranked::Ranked;
 
 const SLOTS_MIN: u32 = 1 << 16;
@@ -57,8 +59,17 @@ pub(super) fn axis_end(members: u32, end: u32) -> u32 {
     end.max(members.saturating_mul(4))
 }
 
-impl Contender for Lru {
-    fn play(&mut self, touches: &[Touch]) {
+impl Lru {
+    /// Reads what these touches will need.
+    fn read_ahead(&self, touches: &[Touch]) {
+        let mut slots = [0; AHEAD];
+        for (slot, touch) in slots.iter_mut().zip(touches) {
+            *slot = self.last.get(touch.number as usize).copied().unwrap_or(0);
+        }
+        black_box(slots.iter().fold(0, |all, &slot| all ^ self.live.peek(slot)));
+    }
+
+    fn play_some(&mut self, touches: &[Touch]) {
         for touch in touches {
             if self.live.next() == self.end {
                 self.compact();
@@ -75,6 +86,15 @@ impl Contender for Lru {
                 *last = now;
             }
             self.live.push();
+        }
+    }
+}
+
+impl Contender for Lru {
+    fn play(&mut self, touches: &[Touch]) {
+        for touches in touches.chunks(AHEAD) {
+            self.read_ahead(touches);
+            self.play_some(touches);
         }
     }
 

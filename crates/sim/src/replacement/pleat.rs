@@ -16,7 +16,7 @@ use crate::live::{ENCODE_BATCH, Live};
 /// One size of memory.
 pub(super) struct Pleat {
     size: PageCount,
-    live: Live,
+    live: Live<Slabs>,
     batch: usize,
     misses: u64,
     soft_faults: u64,

@@ -2,7 +2,7 @@
 
 use page::PageIndex;
 use proptest::prelude::*;
-use trace::{Access, Ending, Header, TimeUnit};
+use trace::{Access, Ending, Header, TimeUnit, TraceError};
 
 use super::*;
 

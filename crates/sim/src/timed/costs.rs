@@ -37,6 +37,17 @@ impl Cost {
     }
 }
 
+/// Where the system lives that keeps a program inside its RAM.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Seat {
+    /// Beside the program, as `pleat run`: it takes memory for itself, and keeps room for what it does not see in time.
+    #[default]
+    Process,
+    /// In the kernel, as in the papers.
+    Kernel,
+}
+
 /// A machine without what lies below its RAM.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Machine {
@@ -44,6 +55,9 @@ pub struct Machine {
     pub name: Cow<'static, str>,
     /// How many processors it has. With two or more the reclaimer has one of its own.
     pub processors: u32,
+    /// Whose marks the free memory has.
+    #[serde(default)]
+    pub seat: Seat,
     /// A page that is touched for the first time.
     pub first_touch: Cost,
     /// A fault that pleat serves, without what is done for it.
@@ -54,14 +68,46 @@ pub struct Machine {
     pub fill: Cost,
     /// Moving a page out.
     pub move_out: Cost,
-    /// Encoding a page.
+    /// Encoding a page, by a codec that has no costs of its own.
     pub encode: Cost,
-    /// Decoding a page.
+    /// Decoding it.
     pub decode: Cost,
+    /// What codecs take that take another time.
+    #[serde(default)]
+    pub codecs: Cow<'static, [CodecCost]>,
     /// The program's own time for a reference, where the trace has no times.
     pub reference: Cost,
     /// The same for an instruction, where it counts those.
     pub instruction: Cost,
+}
+
+/// What a codec costs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CodecCost {
+    /// Its name.
+    pub codec: Cow<'static, str>,
+    /// Encoding a page.
+    pub encode: Cost,
+    /// Decoding a page.
+    pub decode: Cost,
+}
+
+impl CodecCost {
+    const fn measured(codec: &'static str, encode_ns: f64, decode_ns: f64, source: &'static str) -> Self {
+        Self {
+            codec: Cow::Borrowed(codec),
+            encode: Cost::measured(encode_ns, source),
+            decode: Cost::measured(decode_ns, source),
+        }
+    }
+
+    const fn estimate(codec: &'static str, encode_ns: f64, decode_ns: f64, source: &'static str) -> Self {
+        Self {
+            codec: Cow::Borrowed(codec),
+            encode: Cost::estimate(encode_ns, source),
+            decode: Cost::estimate(decode_ns, source),
+        }
+    }
 }
 
 const REFERENCE: Cost = Cost::estimate(100.0, "a guess: it depends on the program; give a trace with times instead");
@@ -70,7 +116,13 @@ impl Machine {
     /// The profiles.
     pub const ALL: [Self; 4] = [REFERENCE_MACHINE, CASTRO, TUDUCE_GROSS_P4, TUDUCE_GROSS_G5];
 
-    /// The costs by name.
+    /// What encoding and decoding a page take with a codec.
+    pub fn codec(&self, name: &str) -> (&Cost, &Cost) {
+        let own = self.codecs.iter().find(|own| own.codec == name);
+        own.map_or((&self.encode, &self.decode), |own| (&own.encode, &own.decode))
+    }
+
+    /// The costs by name, but for those of [`Machine::codecs`].
     pub fn costs(&self) -> [(&'static str, &Cost); 9] {
         [
             ("first_touch", &self.first_touch),
@@ -89,9 +141,11 @@ impl Machine {
 const REFERENCE_MACHINE: Machine = {
     const LAT: &str = "docs/userfaultfd.md, lat.c";
     const CODECS: &str = "bench/runs/2026-11-22-codecs, auto on heaps, p50, with other work on the machine";
+    const OTHERS: &str = "the same run, the codec on heaps, p50";
     Machine {
         name: Cow::Borrowed("reference"),
         processors: 2,
+        seat: Seat::Process,
         first_touch: Cost::measured(1_400.0, LAT),
         fault: Cost::measured(3_340.0, "docs/userfaultfd.md: 4.4 µs for a fault by message (lat.c), less the fill"),
         kernel_fault: Cost::estimate(1_400.0, "that of a first touch"),
@@ -99,6 +153,18 @@ const REFERENCE_MACHINE: Machine = {
         move_out: Cost::measured(250.0, "docs/userfaultfd.md, chain.c; 4 to 5 µs where pages go one by one"),
         encode: Cost::measured(4_601.0, CODECS),
         decode: Cost::measured(662.0, CODECS),
+        codecs: Cow::Borrowed(
+            const {
+                &[
+                    CodecCost::measured("fold", 2_092.0, 412.0, OTHERS),
+                    CodecCost::measured("lz4", 10_888.0, 2_416.0, OTHERS),
+                    CodecCost::measured("wkdm", 7_732.0, 9_656.0, OTHERS),
+                    CodecCost::measured("lzo1x-1", 22_534.0, 9_433.0, OTHERS),
+                    CodecCost::measured("pbpm", 21_100.0, 15_355.0, OTHERS),
+                    CodecCost::measured("mxt-lz1", 109_777.0, 37_645.0, OTHERS),
+                ]
+            },
+        ),
         reference: REFERENCE,
         instruction: Cost::estimate(0.5, "a guess: two instructions a nanosecond"),
     }
@@ -107,10 +173,12 @@ const REFERENCE_MACHINE: Machine = {
 /// de Castro, do Lago and Da Silva (2003).
 const CASTRO: Machine = {
     const TABLE: &str = "castro, table 2: WKdm, average of a page";
+    const LZO: &str = "castro, table 2: LZO, average of a page";
     const CLOCK: &str = "the reference machine's, three times as long for a third of the clock rate";
     Machine {
         name: Cow::Borrowed("castro"),
         processors: 1,
+        seat: Seat::Kernel,
         first_touch: Cost::estimate(4_200.0, CLOCK),
         fault: Cost::estimate(3_000.0, "a fault inside the kernel: no other thread has to be woken"),
         kernel_fault: Cost::estimate(4_200.0, CLOCK),
@@ -118,6 +186,7 @@ const CASTRO: Machine = {
         move_out: Cost::estimate(750.0, CLOCK),
         encode: Cost::measured(50_000.0, TABLE),
         decode: Cost::measured(30_000.0, TABLE),
+        codecs: Cow::Borrowed(const { &[CodecCost::measured("lzo1x-1", 90_000.0, 40_000.0, LZO)] }),
         reference: REFERENCE,
         instruction: Cost::estimate(1.0, "a guess: one instruction a cycle of the Pentium III at 1 GHz"),
     }
@@ -130,6 +199,7 @@ const TUDUCE_GROSS_P4: Machine = {
     Machine {
         name: Cow::Borrowed("tuduce-gross-p4"),
         processors: 1,
+        seat: Seat::Kernel,
         first_touch: Cost::estimate(1_400.0, CLOCK),
         fault: Cost::estimate(1_400.0, "a fault inside the kernel: no other thread has to be woken"),
         kernel_fault: Cost::estimate(1_400.0, CLOCK),
@@ -137,6 +207,7 @@ const TUDUCE_GROSS_P4: Machine = {
         move_out: Cost::estimate(250.0, CLOCK),
         encode: Cost::estimate(19_000.0, CASTRO),
         decode: Cost::estimate(11_500.0, CASTRO),
+        codecs: Cow::Borrowed(const { &[CodecCost::estimate("lzo1x-1", 35_000.0, 15_400.0, CASTRO)] }),
         reference: REFERENCE,
         instruction: Cost::estimate(0.5, "a guess: rather more than one instruction a cycle"),
     }
@@ -149,6 +220,7 @@ const TUDUCE_GROSS_G5: Machine = {
     Machine {
         name: Cow::Borrowed("tuduce-gross-g5"),
         processors: 2,
+        seat: Seat::Kernel,
         first_touch: Cost::estimate(2_100.0, CLOCK),
         fault: Cost::estimate(2_100.0, "a fault inside the kernel: no other thread has to be woken"),
         kernel_fault: Cost::estimate(2_100.0, CLOCK),
@@ -156,6 +228,7 @@ const TUDUCE_GROSS_G5: Machine = {
         move_out: Cost::estimate(375.0, CLOCK),
         encode: Cost::estimate(28_000.0, CASTRO),
         decode: Cost::estimate(17_000.0, CASTRO),
+        codecs: Cow::Borrowed(const { &[CodecCost::estimate("lzo1x-1", 50_000.0, 22_000.0, CASTRO)] }),
         reference: REFERENCE,
         instruction: Cost::estimate(0.5, "a guess: one instruction a cycle"),
     }

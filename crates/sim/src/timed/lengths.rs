@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use page::{PAGE_BYTES, PageIndex};
-use trace::Sample;
+use trace::{Header, Sample};
 
 /// Shortest encoding that is made up.
 const BYTES_MIN: f64 = 16.0;
@@ -12,19 +12,24 @@ const BYTES_MIN: f64 = 16.0;
 #[derive(Debug)]
 pub struct Lengths {
     ratio: f64,
+    /// Which of a trace's codecs counts.
+    column: usize,
     sampled: HashMap<u64, u16>,
 }
 
 impl Lengths {
     /// Pages without a sample shrink to `ratio` on average, each to between half and one and a half times that.
-    pub fn new(ratio: f64) -> Self {
-        Self { ratio, sampled: HashMap::new() }
+    /// Of the samples those of `codec` count, or of the trace's first codec.
+    pub fn new(ratio: f64, header: &Header, codec: &str) -> Self {
+        let column = header.codecs.iter().position(|name| name == codec).unwrap_or(0);
+        Self { ratio, column, sampled: HashMap::new() }
     }
 
-    /// Takes note of samples, of which the first codec counts.
+    /// Takes note of samples.
     pub(super) fn learn(&mut self, samples: &[Sample]) {
-        let first = |sample: &Sample| sample.sizes.first().map(|&size| (sample.page.0, size));
-        self.sampled.extend(samples.iter().filter_map(first));
+        let column = self.column;
+        let size = |sample: &Sample| sample.sizes.get(column).map(|&size| (sample.page.0, size));
+        self.sampled.extend(samples.iter().filter_map(size));
     }
 
     /// Bytes of a page's encoding: 0 for a page of one word, a whole page if no codec gains.

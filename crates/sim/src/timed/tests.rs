@@ -13,6 +13,10 @@ fn plan(pattern: &str, pages: u64, references: u64) -> Vec<u8> {
     writer.finish(None).unwrap()
 }
 
+fn pleat() -> System {
+    System::named("pleat").unwrap()
+}
+
 fn simulate(system: System, trace: &[u8], ram_pages: u64, device: &str, ratio: f64) -> Outcome {
     let device = &Device::ALL.into_iter().find(|profile| profile.name == device).unwrap();
     let ram = ByteCount(ram_pages * page::PAGE_BYTES as u64);
@@ -20,10 +24,24 @@ fn simulate(system: System, trace: &[u8], ram_pages: u64, device: &str, ratio: f
     play(setup, &mut *trace::open(trace).unwrap()).unwrap()
 }
 
+/// pleat's page table ends with 48 bits of address; what sees the device alone has no such end.
+#[test]
+fn pages_beyond_the_page_table_are_refused() {
+    let device = &Device::ALL[0];
+    for system in [pleat(), System::Off] {
+        let setup = Setup { system, ram: ByteCount(4 << 20), machine: &Machine::ALL[0], device, ratio: 0.4 };
+        let played = play(setup, &mut *trace::open(&b"R 1\nW 0x1000000000\n"[..]).unwrap());
+        match system {
+            System::Cached(..) => assert!(matches!(played, Err(PlayError::Beyond(PageIndex::END))), "{played:?}"),
+            System::Off => assert_eq!(played.unwrap().faults.first_touch, 2),
+        }
+    }
+}
+
 #[test]
 fn with_ram_enough_only_first_touches_fault() {
     let trace = plan("uniform", 2000, 50_000);
-    for (_, system) in System::ALL {
+    for system in System::all() {
         let outcome = simulate(system, &trace, 8000, "nvme", 0.4);
         assert_eq!(outcome.faults, Faults { first_touch: 2000, ..Faults::default() });
         assert!((outcome.slowdown - 1.0).abs() < 1e-9 && outcome.pages_swapped_out == 0, "{outcome:?}");
@@ -44,7 +62,7 @@ fn thrashing_without_compression_waits_for_each_page() {
 #[test]
 fn what_fits_compressed_never_waits_for_the_device() {
     let trace = plan("rand", 16_000, 100_000);
-    let pleat = simulate(System::Pleat, &trace, 9000, "disk-castro", 0.25);
+    let pleat = simulate(pleat(), &trace, 9000, "disk-castro", 0.25);
     assert_eq!((pleat.faults.backed, pleat.pages_swapped_out), (0, 0), "{pleat:?}");
     assert!(pleat.faults.compressed > 10_000 && pleat.pool_bytes_max > 4 << 20, "{pleat:?}");
     let off = simulate(System::Off, &trace, 9000, "disk-castro", 0.25);
@@ -54,13 +72,56 @@ fn what_fits_compressed_never_waits_for_the_device() {
 #[test]
 fn what_does_not_fit_goes_below_and_comes_back() {
     let trace = plan("rand", 16_000, 60_000);
-    let outcome = simulate(System::Pleat, &trace, 4500, "nvme", 0.9);
+    let outcome = simulate(pleat(), &trace, 4500, "nvme", 0.9);
     assert!(outcome.faults.backed > 1000 && outcome.pages_swapped_out > outcome.faults.backed, "{outcome:?}");
     assert!(outcome.written_bytes > 0 && outcome.read_bytes > 0);
     assert!(outcome.pool_bytes_max <= 4500 * 4096, "{outcome:?}");
     assert_eq!(outcome.faults.first_touch, outcome.trace_pages);
     // The same again: the same to the last digit.
-    assert_eq!(outcome, simulate(System::Pleat, &trace, 4500, "nvme", 0.9));
+    assert_eq!(outcome, simulate(pleat(), &trace, 4500, "nvme", 0.9));
+}
+
+/// Each named system keeps inside its RAM, and what it lets go comes back.
+#[test]
+fn every_system_simulates() {
+    let trace = plan("rand", 16_000, 60_000);
+    for system in System::all().filter(|&system| system != System::Off) {
+        let outcome = simulate(system, &trace, 6000, "nvme", 0.5);
+        let Faults { first_touch, compressed, backed, .. } = outcome.faults;
+        assert!(first_touch == outcome.trace_pages && compressed > 1000 && backed > 1000, "{system:?}: {outcome:?}");
+        assert!(outcome.pool_bytes_max > 1 << 20 && outcome.pool_bytes_max < 6000 * 4096, "{system:?}: {outcome:?}");
+        assert!(outcome.pages_swapped_out >= backed && outcome.read_bytes >= backed * 1024, "{system:?}: {outcome:?}");
+        assert_eq!(outcome, simulate(system, &trace, 6000, "nvme", 0.5));
+    }
+}
+
+/// A codec that has costs of its own is charged for them, and no other.
+#[test]
+fn each_system_pays_for_its_codec() {
+    let trace = plan("rand", 16_000, 30_000);
+    let with = |codec: &'static str| {
+        let mut machine = Machine::ALL[0].clone();
+        let cost = Cost::estimate(5_000_000.0, "a test");
+        machine.codecs = vec![CodecCost { codec: codec.into(), encode: cost.clone(), decode: cost }].into();
+        let ram = ByteCount(9000 * page::PAGE_BYTES as u64);
+        let system = System::named("tuduce-gross").unwrap();
+        let setup = Setup { system, ram, machine: &machine, device: &Device::ALL[0], ratio: 0.3 };
+        play(setup, &mut *trace::open(&trace[..]).unwrap()).unwrap()
+    };
+    let (own, others) = (with("wkdm"), with("pbpm"));
+    assert_eq!(own.faults, others.faults);
+    assert!(own.run_seconds > 20.0 * others.run_seconds, "{} {}", own.run_seconds, others.run_seconds);
+}
+
+#[test]
+fn the_systems_codec_chooses_among_samples() {
+    let header = Header { codecs: vec!["fold".to_owned(), "wkdm".to_owned()], ..Header::new(TimeUnit::References) };
+    let sample = Sample { page: PageIndex(7), sizes: vec![100, 200] };
+    for (codec, bytes) in [("fold", 100), ("wkdm", 200), ("pbpm", 100)] {
+        let mut lengths = Lengths::new(0.5, &header, codec);
+        lengths.learn(std::slice::from_ref(&sample));
+        assert_eq!(lengths.of(PageIndex(7)), bytes);
+    }
 }
 
 #[test]
@@ -72,7 +133,7 @@ fn samples_decide_how_small_pages_get() {
     }
     let plan = Plan { parts: vec!["uniform".parse().unwrap()], pages: 4000, references: 20_000, writes: 0.5, seed: 3 };
     synthesize(&plan).for_each(|reference| writer.push(reference).unwrap());
-    let outcome = simulate(System::Pleat, &writer.finish(None).unwrap(), 3000, "nvme", 0.9);
+    let outcome = simulate(pleat(), &writer.finish(None).unwrap(), 3000, "nvme", 0.9);
     assert!(outcome.faults.same_filled > 1000, "{outcome:?}");
     assert_eq!((outcome.faults.compressed, outcome.pool_bytes_max), (0, 0), "{outcome:?}");
 }
@@ -85,7 +146,7 @@ fn a_slow_codec_holds_the_program_up() {
         let mut machine = Machine::ALL[0].clone();
         machine.encode.ns = encode_ns;
         let ram = ByteCount(9000 * page::PAGE_BYTES as u64);
-        let setup = Setup { system: System::Pleat, ram, machine: &machine, device: &Device::ALL[0], ratio: 0.25 };
+        let setup = Setup { system: pleat(), ram, machine: &machine, device: &Device::ALL[0], ratio: 0.25 };
         play(setup, &mut *trace::open(&trace[..]).unwrap()).unwrap()
     };
     let (free, fast, slow) = (with(0.0), with(1_000.0), with(1_000_000.0));

@@ -16,36 +16,88 @@ pub(super) fn ones_of(bytes: &[u8]) -> usize {
     ones(&words)
 }
 
-/// Unpacks masks for eight groups at once; see [`Path::prepare`].
+/// What is to be done for eight groups.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(in crate::fold) struct Steps {
+    /// Of each group, which bytes are told.
+    told: [[u8; GROUP]; TILE],
+    /// Where the predictors are.
+    places: [[u8; GROUP]; TILE],
+    /// A bit for each word whose predictor is in the farther half of the window, and in the nearer.
+    far: [u8; TILE],
+    near: [u8; TILE],
+    /// Where the literals start.
+    starts: [u16; TILE],
+}
+
+pub(in crate::fold) type Room = [MaybeUninit<Steps>; GROUPS / TILE];
+
+pub(in crate::fold) const EMPTY: Room = [MaybeUninit::uninit(); GROUPS / TILE];
+
+/// In a place: it is one of the farther half of the window, or of the nearer. Neither: there is none.
+const FAR: i8 = 32;
+const NEAR: i8 = 16;
+/// In the table of places: those of the choices that have one.
+const HAVE_PLACES: u64 = 0xfcfc_fcfc_fcfc_fcfc;
+
+/// The places of each choice, for each word of a group.
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn place_table(places: Places) -> __m512i {
+    let table = places.table();
+    let table = load_bytes(table.as_flattened().as_array().expect("eight choices of eight words"));
+    let is_far = _mm512_mask_cmplt_epu8_mask(HAVE_PLACES, table, _mm512_set1_epi8(NEAR));
+    _mm512_maskz_add_epi8(HAVE_PLACES, table, _mm512_maskz_mov_epi8(is_far, _mm512_set1_epi8(FAR)))
+}
+
+/// The row of each word in that table.
+static ROWS: [u8; VECTOR_BYTES] = {
+    let mut rows = [0; VECTOR_BYTES];
+    let mut at = 0;
+    while at < VECTOR_BYTES {
+        rows[at] = (at % GROUP * CHOICES) as u8;
+        at += 1;
+    }
+    rows
+};
+
+/// Unpacks masks and places for eight groups at once; see [`Path::prepare`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-pub(super) fn prepare(head: &Head<'_>, mut masks: &[u8], steps: &mut Steps) -> usize {
+pub(super) fn prepare<'a>(head: &Head<'_>, mut masks: &[u8], room: &'a mut Room) -> (usize, &'a [Steps]) {
     let mut differs = [0; GROUPS / 8];
     store_words(&mut differs, load_first(head.differs));
-    let index_bytes = head.list.groups() * INDEX_BITS;
-    let indices = head.indices[..index_bytes].chunks(8 * INDEX_BITS);
+    let table = place_table(head.places);
+    let indices = head.indices[..head.list.groups() * INDEX_BYTES].chunks(TILE * INDEX_BYTES);
+    let tiles = indices.len();
     let mut sum = 0;
-    for ((indices, differs), steps) in indices.zip(differs).zip(steps.0.as_chunks_mut().0) {
-        let whole = _mm512_cmpeq_epi8_mask(
-            unpack_bits(load_first(indices), INDEX_BITS),
-            _mm512_set1_epi8(field(WHOLE as u8) as i8),
-        );
+    for ((indices, differs), steps) in indices.zip(differs).zip(&mut *room) {
+        let choices = unpack_bits(load_first(indices), INDEX_BITS);
+        let whole = _mm512_cmpeq_epi8_mask(choices, _mm512_set1_epi8(WHOLE as i8));
         let (mine, others) = masks.split_at(differs.count_ones() as usize);
         masks = others;
-        // SAFETY: reads one byte for each bit, which is as many as were split off.
-        let told = unsafe { _mm512_maskz_expandloadu_epi8(differs, mine.as_ptr().cast()) };
+        let told = _mm512_maskz_expand_epi8(differs, load_first(mine));
         let told = _mm512_mask_mov_epi8(told, whole, _mm512_set1_epi8(-1));
-        store(steps, told);
+        let places = _mm512_permutexvar_epi8(_mm512_or_si512(choices, load_bytes(&ROWS)), table);
+        let far = _mm512_test_epi8_mask(places, _mm512_set1_epi8(FAR)).to_le_bytes();
+        let near = _mm512_test_epi8_mask(places, _mm512_set1_epi8(NEAR)).to_le_bytes();
+        let empty = [[0; GROUP]; TILE];
+        let steps = steps.write(Steps { told: empty, places: empty, far, near, starts: [0; TILE] });
+        store(steps.told.as_flattened_mut().as_mut_array().expect("eight groups"), told);
+        store(steps.places.as_flattened_mut().as_mut_array().expect("eight groups"), places);
         // Not in vectors: the unit that counts there has enough to do.
-        for group in steps.as_chunks().0 {
-            sum += u64::from_le_bytes(*group).count_ones() as usize;
+        for (start, told) in steps.starts.iter_mut().zip(steps.told) {
+            *start = sum as u16;
+            sum += u64::from_le_bytes(told).count_ones() as usize;
         }
     }
-    sum
+    // SAFETY: so many have been written.
+    (sum, unsafe { room[..tiles].assume_init_ref() })
 }
 
 /// Rebuilds the page; see [`Path::rebuild`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-pub(super) fn rebuild(head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
+pub(super) fn rebuild(head: &Head<'_>, steps: &[Steps], literals: &[u8], page: &mut PageBytes) {
     // Not made of zeros first, which would take as long as a part of the decoding.
     let mut buffer = [const { MaybeUninit::uninit() }; VECTORS];
     let end = 1 + head.list.groups().next_multiple_of(AT_ONCE);
@@ -60,7 +112,7 @@ pub(super) fn rebuild(head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mu
         buffer[end + 1].write([0; VECTOR_BYTES]);
         &mut buffer[1..end]
     };
-    rebuild_words(head, steps, literals, words);
+    rebuild_words(steps, literals, words);
     if !head.list.is_all() {
         // SAFETY: these are the vectors that have been written.
         let written = unsafe { buffer[..end + 2].assume_init_ref() };
@@ -76,27 +128,24 @@ type Vector = MaybeUninit<[u8; VECTOR_BYTES]>;
 
 /// Rebuilds one of four groups, into the place of the oldest. Not a function: that is not inlined four times.
 macro_rules! group {
-    ($new:ident, $last:expr, $at:literal, $indices:ident, $masks:ident, $literals:ident, $fields:ident, $words:ident) => {
-        let last = $last;
-        let choices = i64::from_le_bytes(*part($indices, $at * INDEX_BITS));
-        let choices = _mm512_rorv_epi64(_mm512_set1_epi64(choices), $fields);
-        let is_near = _mm512_movepi64_mask(choices);
-        let mask = u64::from_le_bytes($masks[$at]);
-        let bytes = match $literals.first_chunk() {
+    ($new:ident, $last:expr, $at:expr, $steps:ident, $literals:ident, $word:expr) => {
+        let (last, at) = ($last, $at % TILE);
+        let places = load_wide($steps.places[at]);
+        let told = u64::from_le_bytes($steps.told[at]);
+        let literals = &$literals[$steps.starts[at].into()..];
+        let bytes = match literals.first_chunk() {
             Some(bytes) => load_bytes(bytes),
-            None => load_first($literals),
+            None => load_first(literals),
         };
-        $literals = &$literals[mask.count_ones() as usize..];
-        let literal = _mm512_maskz_expand_epi8(mask, bytes);
-        let told = _mm512_movm_epi8(mask);
-        let oldest = _mm512_maskz_mov_epi64(0xfe, last[0]);
-        let far = _mm512_maskz_permutex2var_epi64(!is_near, oldest, choices, last[1]);
+        let literal = _mm512_maskz_expand_epi8(told, bytes);
+        let kept = _mm512_movm_epi8(told);
+        let far = _mm512_maskz_permutex2var_epi64($steps.far[at], last[0], places, last[1]);
         // Of the far ones what is not told, and what is. All that waits for the group before is what follows.
-        let new = _mm512_ternarylogic_epi64::<OR_UNLESS>(literal, far, told);
-        let near = _mm512_maskz_permutex2var_epi64(is_near, last[2], choices, last[3]);
-        $new = _mm512_ternarylogic_epi64::<OR_UNLESS>(new, near, told);
+        let new = _mm512_ternarylogic_epi64::<OR_UNLESS>(literal, far, kept);
+        let near = _mm512_maskz_permutex2var_epi64($steps.near[at], last[2], places, last[3]);
+        $new = _mm512_ternarylogic_epi64::<OR_UNLESS>(new, near, kept);
         // SAFETY: writes 64 bytes, which there are.
-        unsafe { _mm512_storeu_si512($words[$at].as_mut_ptr().cast(), $new) };
+        unsafe { _mm512_storeu_si512($word.as_mut_ptr().cast(), $new) };
     };
 }
 
@@ -104,39 +153,28 @@ macro_rules! group {
 /// four have at least one that is real.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
 #[inline]
-fn rebuild_words(head: &Head<'_>, steps: &Steps, mut literals: &[u8], words: &mut [Vector]) {
-    let groups = head.list.groups();
-    // Each group's choices are read as eight bytes.
-    let mut copy;
-    let mut indices = head.indices;
-    if indices.len() < GROUPS * INDEX_BITS + 3 && indices.len() < groups.next_multiple_of(AT_ONCE) * INDEX_BITS + 3 {
-        copy = [0; GROUPS * INDEX_BITS + 3];
-        copy[..indices.len()].copy_from_slice(indices);
-        indices = &copy;
-    }
-    let fields = load(&FIELDS);
-    // The last four groups, the oldest first: choices 1 to 31, and zero in place of the farthest.
+fn rebuild_words(steps: &[Steps], literals: &[u8], words: &mut [Vector]) {
+    // The last four groups, the oldest first.
     let [mut a, mut b, mut c, mut d] = [_mm512_setzero_si512(); 4];
-    let fours = words.as_chunks_mut::<AT_ONCE>().0.iter_mut().zip(steps.0.as_chunks::<{ AT_ONCE * GROUP }>().0);
-    for (four, (words, masks)) in fours.enumerate() {
-        let indices: &[u8; AT_ONCE * INDEX_BITS + 3] = part(indices, four * AT_ONCE * INDEX_BITS);
-        let masks = masks.as_chunks().0;
-        group!(a, [a, b, c, d], 0, indices, masks, literals, fields, words);
-        group!(b, [b, c, d, a], 1, indices, masks, literals, fields, words);
-        group!(c, [c, d, a, b], 2, indices, masks, literals, fields, words);
-        group!(d, [d, a, b, c], 3, indices, masks, literals, fields, words);
+    for (four, words) in words.as_chunks_mut::<AT_ONCE>().0.iter_mut().enumerate() {
+        let at = four * AT_ONCE;
+        let steps = &steps[at / TILE];
+        group!(a, [a, b, c, d], at, steps, literals, words[0]);
+        group!(b, [b, c, d, a], at + 1, steps, literals, words[1]);
+        group!(c, [c, d, a, b], at + 2, steps, literals, words[2]);
+        group!(d, [d, a, b, c], at + 3, steps, literals, words[3]);
     }
 }
 
-/// How far to turn the choices of a group for each of its words: so that whether it is a near one is the highest bit, and
-/// which of the near or the far ones the four lowest.
-static FIELDS: [u64; GROUP] = [1, 6, 11, 16, 21, 26, 31, 36];
+/// Eight bytes, each as a number of 64 bits.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn load_wide(bytes: [u8; GROUP]) -> __m512i {
+    _mm512_cvtepu8_epi64(_mm_cvtsi64_si128(i64::from_le_bytes(bytes)))
+}
 
 /// One or, where a third has no bit, another.
 const OR_UNLESS: i32 = 0xf4;
-
-/// How far to turn the bits of eight blocks so that those of the first are the highest of their lanes.
-static FIRST_BLOCK: [u64; GROUP] = [1, 2, 3, 4, 5, 6, 7, 8];
 
 /// The bits of each word and of those before it in its block.
 static UP_TO: [u64; GROUP] = [1, 3, 7, 15, 31, 63, 127, 255];
@@ -151,13 +189,11 @@ fn unpack(head: &Head<'_>, words: &[u8], page: &mut PageBytes) {
     store(&mut bitmap, bits);
     let mut next = GROUP;
     if head.list.unlisted == Unlisted::Zeros {
-        for (blocks, bits) in page.0.as_chunks_mut::<{ 8 * VECTOR_BYTES }>().0.iter_mut().zip(bitmap.as_chunks().0) {
-            // Each word's bit is turned to the highest of a lane, and on by a block each time.
-            let mut turned = _mm512_rorv_epi64(_mm512_set1_epi64(i64::from_le_bytes(*bits)), load(&FIRST_BLOCK));
-            for (bytes, listed) in blocks.as_chunks_mut().0.iter_mut().zip(bits) {
-                let here = _mm512_movepi64_mask(turned);
-                store(bytes, _mm512_maskz_expand_epi64(here, load_bytes(part(words, 8 * next))));
-                turned = _mm512_ror_epi64::<8>(turned);
+        // Eight blocks in each turn, because a turn takes as long as a block.
+        for (blocks, bits) in page.0.as_chunks_mut::<{ 8 * VECTOR_BYTES }>().0.iter_mut().zip(bitmap.as_chunks::<8>().0)
+        {
+            for (bytes, &listed) in blocks.as_chunks_mut().0.iter_mut().zip(bits) {
+                store(bytes, _mm512_maskz_expand_epi64(listed, load_at(words, next)));
                 next += listed.count_ones() as usize;
             }
         }
@@ -167,8 +203,18 @@ fn unpack(head: &Head<'_>, words: &[u8], page: &mut PageBytes) {
     for (bytes, listed) in blocks {
         // As many words as are listed up to here, counted from the last of the blocks before.
         let up_to = _mm512_and_si512(_mm512_set1_epi64(i64::from(listed)), load(&UP_TO));
-        let (near, far) = (load_bytes(part(words, 8 * (next - 1))), load_bytes(part(words, 8 * (next + GROUP - 1))));
+        let (near, far) = (load_at(words, next - 1), load_at(words, next + GROUP - 1));
         store(bytes, _mm512_permutex2var_epi64(near, _mm512_popcnt_epi16(up_to), far));
         next += listed.count_ones() as usize;
     }
+}
+
+/// A vector of words from one on, or the last if there are not so many.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn load_at(words: &[u8], at: usize) -> __m512i {
+    assert!(words.len() >= VECTOR_BYTES);
+    let at = words.as_ptr().wrapping_add((8 * at).min(words.len() - VECTOR_BYTES));
+    // SAFETY: reads 64 bytes, which there are from there on.
+    unsafe { _mm512_loadu_si512(at.cast()) }
 }

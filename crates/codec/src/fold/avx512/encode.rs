@@ -7,33 +7,16 @@ use core::hint::black_box;
 #[allow(clippy::wildcard_imports, reason = "the intrinsics")]
 use super::*;
 
-/// See [`Path::same_bytes`].
-#[target_feature(enable = "avx512f,avx512bw,popcnt")]
-pub(super) fn same_bytes(page: &PageBytes) -> u32 {
-    let mut same = 0;
-    for sample in 0..SAMPLES {
-        let at = sample_at(sample);
-        let (words, before) = (load_bytes(part(&page.0, at.0)), load_bytes(part(&page.0, at.1)));
-        same += _mm512_cmpeq_epi8_mask(words, before).count_ones();
-    }
-    same
-}
-
 /// See [`Path::encode`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-pub(super) fn encode(page: &PageBytes, reach: Reach, workspace: &mut Workspace) -> Written {
-    let list = pack(page, workspace);
-    match reach {
-        Reach::Near => compare::<{ Reach::Near.first() }>(workspace, list.groups()),
-        Reach::Far => compare::<{ Reach::Far.first() }>(workspace, list.groups()),
-    }
-    let first = reach.first();
+pub(super) fn encode(groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+    compare(workspace, groups, places);
     let mut masks = 0;
-    for tile in 0..list.groups().div_ceil(TILE) {
+    for tile in 0..groups.div_ceil(TILE) {
         // Of the last, as many words as are in groups. The other groups hold what was compared on another page.
-        let real = lowest((list.groups() - tile * TILE) * GROUP);
-        let (choices, told, different) = choose(&workspace.different[tile], first, real);
-        pack_choices(choices, part_mut(&mut workspace.indices, tile * TILE * INDEX_BITS));
+        let real = lowest((groups - tile * TILE) * GROUP);
+        let (choices, told, different) = choose(&workspace.different[tile], real);
+        pack_choices(choices, part_mut(&mut workspace.indices, tile * TILE * INDEX_BYTES));
         *part_mut(&mut workspace.differs, tile * TILE) = different.to_le_bytes();
         store(part_mut(&mut workspace.masks, masks), _mm512_maskz_compress_epi8(different, told));
         masks += different.count_ones() as usize;
@@ -41,17 +24,16 @@ pub(super) fn encode(page: &PageBytes, reach: Reach, workspace: &mut Workspace) 
     }
     let mut literals = 0;
     let words = workspace.words[WINDOW..].as_chunks().0;
-    for (words, &told) in words.iter().zip(&workspace.told).take(list.groups()) {
+    for (words, &told) in words.iter().zip(&workspace.told).take(groups) {
         store(part_mut(&mut workspace.literals, literals), _mm512_maskz_compress_epi8(told, load(words)));
         literals += told.count_ones() as usize;
     }
-    Written { list, masks, literals }
+    Written { masks, literals }
 }
 
-/// Writes the bitmap, and the listed words one behind the other.
+/// See [`Path::list`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
-#[inline]
-fn pack(page: &PageBytes, workspace: &mut Workspace) -> List {
+pub(super) fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
     let (not_zero, not_repeated) = listed_words(page);
     let unlisted = Unlisted::shorter(ones(&not_zero), ones(&not_repeated));
     let Some(unlisted) = unlisted else {
@@ -105,88 +87,123 @@ fn eights(bytes: &[u8; VECTOR_BYTES]) -> [u64; GROUP] {
     numbers
 }
 
-/// For each choice and each group, which bytes differ. The place before the first choice is for zero.
+/// See [`Path::scores`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn scores(groups: usize, workspace: &Workspace) -> Scores {
+    let samples = groups.min(SAMPLES);
+    // How often each byte of a group was the same: a vector for each place, all in registers.
+    let mut same = [_mm512_setzero_si512(); PLACES];
+    for sample in 0..samples {
+        let words: &[u64; WINDOW + GROUP] = part(&workspace.words, sampled(sample, samples, groups) * GROUP);
+        let group = load(part(words, WINDOW));
+        let not_zero = _mm512_test_epi8_mask(group, group);
+        for (place, same) in same.iter_mut().enumerate() {
+            let here = _mm512_mask_cmpeq_epi8_mask(not_zero, group, load(part(words, place)));
+            *same = _mm512_mask_sub_epi8(*same, here, *same, _mm512_set1_epi8(-1));
+        }
+    }
+    const { assert!(SAMPLES * 8 <= 255, "the sum of a word fits a byte") };
+    let mut scores = Scores([0; WINDOW]);
+    for (same, scores) in same.chunks(8).zip(scores.0.as_chunks_mut::<8>().0) {
+        let mut sums = _mm512_setzero_si512();
+        for (place, same) in same.iter().enumerate() {
+            let sum = _mm512_sad_epu8(*same, _mm512_setzero_si512());
+            sums = _mm512_or_si512(sums, _mm512_sllv_epi64(sum, _mm512_set1_epi64(8 * place as i64)));
+        }
+        let by_place = _mm512_permutexvar_epi8(load_bytes(&EVERY_EIGHTH), sums);
+        let sums = _mm512_cvtepi64_epi16(_mm512_sad_epu8(by_place, _mm512_setzero_si512()));
+        // SAFETY: writes 16 bytes, which there are.
+        unsafe { _mm_storeu_si128(scores.as_mut_ptr().cast(), sums) };
+    }
+    scores
+}
+
+/// The first bytes of eight words, then the second ones, …
+static EVERY_EIGHTH: [u8; VECTOR_BYTES] = {
+    let mut places = [0; VECTOR_BYTES];
+    let mut at = 0;
+    while at < VECTOR_BYTES {
+        places[at] = (at % 8 * 8 + at / 8) as u8;
+        at += 1;
+    }
+    places
+};
+
+/// For each choice and each group, which bytes differ.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-fn compare<const FIRST: usize>(workspace: &mut Workspace, groups: usize) {
+fn compare(workspace: &mut Workspace, groups: usize, places: Places) {
     let Workspace { words, different, .. } = workspace;
     for (tile, different) in different.iter_mut().enumerate().take(groups.div_ceil(TILE)) {
         let words: &[u64; WINDOW + TILE * GROUP] = part(words, tile * TILE * GROUP);
         match groups - tile * TILE {
-            0..=4 => compare_groups::<FIRST, 4>(words, different),
-            5..=6 => compare_groups::<FIRST, 6>(words, different),
-            _ => compare_groups::<FIRST, TILE>(words, different),
+            0..=4 => compare_groups::<4>(words, places, different),
+            5..=6 => compare_groups::<6>(words, places, different),
+            _ => compare_groups::<TILE>(words, places, different),
         }
     }
 }
 
-/// The first groups of a tile, all with one choice after the other: what they store lies together then.
+/// The first groups of a tile.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-fn compare_groups<const FIRST: usize, const N: usize>(words: &[u64; WINDOW + TILE * GROUP], different: &mut Tile) {
-    let mut groups = [_mm512_setzero_si512(); N];
-    for (at, group) in groups.iter_mut().enumerate() {
-        *group = load(part(words, WINDOW + at * GROUP));
-    }
-    for at in 0..N {
-        different[FIRST - 1][at] = _mm512_test_epi8_mask(groups[at], groups[at]);
-    }
+fn compare_groups<const N: usize>(words: &[u64; WINDOW + TILE * GROUP], places: Places, different: &mut Tile) {
     // Nobody is to know what it is: else the compiler makes a comparison of what is not to be one.
     let high = black_box(_mm512_set1_epi8(0x7f));
-    for choice in FIRST..WINDOW {
-        for at in 0..N {
-            let predictor = _mm512_set1_epi64(words[at * GROUP + choice].cast_signed());
-            different[choice][at] = if at % 4 == 1 {
-                // The same in another way: a processor has one unit for comparisons, and another that can do this.
-                let difference = _mm512_xor_si512(groups[at], predictor);
-                _mm512_movepi8_mask(_mm512_adds_epu8(difference, high))
-            } else {
-                _mm512_cmpneq_epi8_mask(groups[at], predictor)
-            };
+    for at in 0..N {
+        let (window, group) = (&words[at * GROUP..][..WINDOW], load(part(words, WINDOW + at * GROUP)));
+        different[0][at] = _mm512_test_epi8_mask(group, group);
+        for (choice, near) in [(2, 1), (3, 2)] {
+            let predictor = _mm512_set1_epi64(window[WINDOW - near].cast_signed());
+            // The same in another way: a processor has one unit for comparisons, and another that can do this.
+            let difference = _mm512_xor_si512(group, predictor);
+            different[choice][at] = _mm512_movepi8_mask(_mm512_adds_epu8(difference, high));
+        }
+        for (choice, place) in (LISTED..).zip(places.0) {
+            let predictors = load(part(window, usize::from(place).min(WINDOW - GROUP)));
+            different[choice][at] = _mm512_cmpneq_epi8_mask(group, predictors);
         }
     }
 }
 
-/// The choices of eight groups, a field each, which of their bytes are told then, and which of the words have a mask.
+/// The choices of eight groups, a byte each, which of their bytes are told then, and which of the words have a mask.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg")]
 #[inline]
-fn choose(different: &Tile, first: usize, real: u64) -> (__m512i, __m512i, u64) {
-    let mut told = load(&different[first - 1]);
+fn choose(different: &Tile, real: u64) -> (__m512i, __m512i, u64) {
+    let mut told = load(&different[0]);
     let mut least = _mm512_popcnt_epi8(told);
     let mut choices = _mm512_setzero_si512();
-    for (choice, different) in different.iter().enumerate().skip(first) {
+    for (choice, different) in different.iter().enumerate().skip(WHOLE + 1) {
         let different = load(different);
         let count = _mm512_popcnt_epi8(different);
-        let better = _mm512_cmple_epu8_mask(count, least);
+        let better = _mm512_cmplt_epu8_mask(count, least);
         least = _mm512_min_epu8(count, least);
         told = _mm512_mask_mov_epi8(told, better, different);
-        choices = _mm512_mask_mov_epi8(choices, better, _mm512_set1_epi8(field(choice as u8) as i8));
+        choices = _mm512_mask_mov_epi8(choices, better, _mm512_set1_epi8(choice as i8));
     }
     let whole = _mm512_cmpge_epu8_mask(least, _mm512_set1_epi8(7));
-    let choices = _mm512_mask_mov_epi8(choices, whole, _mm512_set1_epi8(field(WHOLE as u8) as i8));
+    let choices = _mm512_mask_mov_epi8(choices, whole, _mm512_set1_epi8(WHOLE as i8));
     let has_mask = _mm512_test_epi8_mask(told, told) & !whole & real;
     (choices, _mm512_mask_mov_epi8(told, whole, _mm512_set1_epi8(-1)), has_mask)
 }
 
-/// Five bits for each of 64 fields.
+/// Three bits for each of 64 choices.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 #[inline]
 fn pack_choices(choices: __m512i, to: &mut [u8; VECTOR_BYTES]) {
-    // Two into ten bits, those into twenty, and those into forty: five bytes of each eight.
-    let tens = _mm512_maddubs_epi16(choices, _mm512_set1_epi16(32 << 8 | 1));
-    let twenties = _mm512_madd_epi16(tens, _mm512_set1_epi32(1024 << 16 | 1));
-    let high = _mm512_srli_epi64::<12>(twenties);
-    let low = _mm512_and_si512(twenties, _mm512_set1_epi64(0xf_ffff));
-    let forties = _mm512_ternarylogic_epi64::<0xf8>(low, high, _mm512_set1_epi64(0xf_ffff << 20));
-    store(to, _mm512_permutexvar_epi8(load_bytes(&FIVE_OF_EIGHT), forties));
+    // Two into six bits, those into twelve, and those into 24: three bytes of each eight.
+    let sixes = _mm512_maddubs_epi16(choices, _mm512_set1_epi16(8 << 8 | 1));
+    let twelves = _mm512_madd_epi16(sixes, _mm512_set1_epi32(64 << 16 | 1));
+    let all = _mm512_or_si512(_mm512_srli_epi64::<20>(twelves), twelves);
+    store(to, _mm512_permutexvar_epi8(load_bytes(&THREE_OF_EIGHT), all));
 }
 
-/// The first five of each eight bytes, then any.
-static FIVE_OF_EIGHT: [u8; VECTOR_BYTES] = {
+/// The first three of each eight bytes, then any.
+static THREE_OF_EIGHT: [u8; VECTOR_BYTES] = {
     let mut places = [0; VECTOR_BYTES];
     let mut at = 0;
-    while at < GROUP * INDEX_BITS {
-        places[at] = (at / INDEX_BITS * 8 + at % INDEX_BITS) as u8;
+    while at < TILE * INDEX_BYTES {
+        places[at] = (at / INDEX_BYTES * 8 + at % INDEX_BYTES) as u8;
         at += 1;
     }
     places

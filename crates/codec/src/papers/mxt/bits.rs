@@ -1,112 +1,75 @@
-//! Bits behind each other, the first in the lowest bit of a byte.
+//! Bits behind each other, the first in the lowest bit of a byte, as many at a time as a word holds.
 
-use crate::Corrupt;
+use page::PAGE_BYTES;
 
-/// No more bits are pushed or taken at once.
-const BITS_MAX: u32 = 32;
+use super::{LINE_BYTES, LINES};
 
-pub(super) struct Writer<'a> {
-    out: &'a mut [u8],
+/// What a line takes at most that a decoder takes for one: copies of two bytes with 26 bits each.
+const LINE_BYTES_MAX: usize = LINE_BYTES * 13 / 8;
+/// No encoding is longer.
+pub(super) const ENCODING_BYTES_MAX: usize = 1 + LINES * LINE_BYTES_MAX;
+/// The same with as much behind as garbage can make a decoder read.
+pub(super) const PADDED_BYTES: usize = ENCODING_BYTES_MAX + LINE_BYTES_MAX + WORD_BYTES;
+const WORD_BYTES: usize = 8;
+const _: () = assert!(PAGE_BYTES < ENCODING_BYTES_MAX);
+
+/// Where bits are read.
+pub(super) struct Reader {
+    at: usize,
+}
+
+impl Reader {
+    /// From byte `start` on.
+    pub(super) fn new(start: usize) -> Self {
+        Self { at: 8 * start }
+    }
+
+    /// The next bits, at least 57, the first of them lowest.
+    #[inline(always)]
+    pub(super) fn peek(&self, padded: &[u8; PADDED_BYTES]) -> u64 {
+        let word = padded[self.at / 8..].first_chunk().expect("no line reads so far");
+        u64::from_le_bytes(*word) >> (self.at % 8)
+    }
+
+    #[inline(always)]
+    pub(super) fn skip(&mut self, bits: u32) {
+        self.at += bits as usize;
+    }
+
+    /// The byte behind those of which bits were read.
+    pub(super) fn end(&self) -> usize {
+        self.at.div_ceil(8)
+    }
+}
+
+/// Bits on their way to bytes that have room for a word behind.
+pub(super) struct Writer<const BYTES: usize> {
+    out: [u8; BYTES],
     length: usize,
-    /// Fewer than eight bits that have no byte yet, and how many.
+    /// Those that have no byte yet, and how many: fewer than eight after each push.
     pending: u64,
     count: u32,
 }
 
-impl<'a> Writer<'a> {
-    pub(super) fn new(out: &'a mut [u8]) -> Self {
-        Self { out, length: 0, pending: 0, count: 0 }
-    }
+impl<const BYTES: usize> Writer<BYTES> {
+    pub(super) const EMPTY: Self = Self { out: [0; BYTES], length: 0, pending: 0, count: 0 };
 
-    /// Writes the lowest `count` bits of `value`, which has no others. `None` if there is no room.
-    pub(super) fn push(&mut self, value: u32, count: u32) -> Option<()> {
-        debug_assert!(count <= BITS_MAX && u64::from(value) >> count == 0);
-        self.pending |= u64::from(value) << self.count;
+    /// Writes the lowest `count` bits of `value`, which has no others; no more than 56. Whether there is room for another word.
+    #[inline(always)]
+    pub(super) fn push(&mut self, value: u64, count: u32) -> bool {
+        self.pending |= value << self.count;
         self.count += count;
-        while self.count >= 8 {
-            self.push_byte()?;
-        }
-        Some(())
+        let Some(word) = self.out[self.length..].first_chunk_mut() else { return false };
+        *word = self.pending.to_le_bytes();
+        let whole = self.count & !7;
+        self.pending = self.pending.unbounded_shr(whole);
+        self.count -= whole;
+        self.length += whole as usize / 8;
+        true
     }
 
-    /// Fills the last byte up with zeros, and returns how many bytes there are.
-    pub(super) fn finish(mut self) -> Option<usize> {
-        if self.count > 0 {
-            self.count = 8;
-            self.push_byte()?;
-        }
-        Some(self.length)
-    }
-
-    fn push_byte(&mut self) -> Option<()> {
-        *self.out.get_mut(self.length)? = self.pending as u8;
-        self.length += 1;
-        self.pending >>= 8;
-        self.count -= 8;
-        Some(())
-    }
-}
-
-pub(super) struct Reader<'a> {
-    rest: &'a [u8],
-    pending: u64,
-    count: u32,
-}
-
-impl<'a> Reader<'a> {
-    pub(super) fn new(rest: &'a [u8]) -> Self {
-        Self { rest, pending: 0, count: 0 }
-    }
-
-    pub(super) fn take(&mut self, count: u32) -> Result<u32, Corrupt> {
-        debug_assert!(count < BITS_MAX);
-        while self.count < count {
-            let (&byte, rest) = self.rest.split_first().ok_or(Corrupt)?;
-            self.rest = rest;
-            self.pending |= u64::from(byte) << self.count;
-            self.count += 8;
-        }
-        let bits = self.pending as u32 & ((1 << count) - 1);
-        self.pending >>= count;
-        self.count -= count;
-        Ok(bits)
-    }
-
-    /// The bytes of which no bit was taken.
-    pub(super) fn behind(&self) -> &'a [u8] {
-        self.rest
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_come_back_in_their_order() {
-        let mut out = [0xee; 6];
-        let mut writer = Writer::new(&mut out);
-        let all = [(1, 1), (0, 0), (0x155, 9), (0, 3), (0x7fff_ffff, 31)];
-        for (value, count) in all {
-            writer.push(value, count).unwrap();
-        }
-        assert_eq!(writer.finish(), Some(6));
-        assert_eq!(out[..2], [0xab, 0xe2]);
-        assert_eq!(out[5], 0x0f);
-        let mut reader = Reader::new(&out);
-        assert!(all.iter().all(|&(value, count)| reader.take(count) == Ok(value)));
-        assert!(reader.behind().is_empty());
-        assert_eq!(reader.take(4), Ok(0));
-        assert_eq!(reader.take(1), Err(Corrupt));
-    }
-
-    #[test]
-    fn what_does_not_fit_is_not_written() {
-        assert_eq!(Writer::new(&mut [0; 2]).push(0, 17), Some(()));
-        let mut out = [0; 2];
-        let mut writer = Writer::new(&mut out);
-        assert_eq!(writer.push(0, 17), Some(()));
-        assert_eq!(writer.finish(), None);
-        assert_eq!(Writer::new(&mut [0; 2]).push(0, 24), None);
+    /// The bytes, of which the last is filled up with zeros.
+    pub(super) fn finish(&self) -> &[u8] {
+        &self.out[..self.length + usize::from(self.count > 0)]
     }
 }

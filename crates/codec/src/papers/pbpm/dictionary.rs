@@ -1,65 +1,62 @@
-//! Sixteen words seen before, in eight sets of two, the newest first.
+//! Sixteen words seen before, in eight sets of two, asked and renewed without a branch; see `plain::pbpm::dictionary`.
 
-use super::Pattern;
+use core::hint::select_unpredictable;
 
-const WAYS: usize = 2;
-const ENTRIES: usize = 16;
+use super::super::plain::pbpm::dictionary::SETS;
+use super::super::vectors::{NO_WORDS, Words};
 
-/// For each third byte its set: "random indices within the range of the dictionary", never changed.
-static SETS: [u8; 256] = random_sets();
+const SETS_COUNT: usize = 8;
+/// The place of a set's older entry among the bits of the set.
+const OLDER: u32 = 32;
 
-const fn random_sets() -> [u8; 256] {
-    let mut sets = [0; 256];
-    let (mut state, mut at) = (1_u64, 0);
-    while at < sets.len() {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        sets[at] = (state >> 61) as u8;
-        at += 1;
-    }
-    sets
+/// The entries of a word's set before the word was taken in.
+pub(super) struct Found {
+    pub(super) newer: Words,
+    pub(super) older: Words,
 }
 
-const _: () = assert!(1 << (64 - 61) == ENTRIES / WAYS);
-
-/// The set of a word, by its third byte. In memory, lowest byte first, that is the lower of the two that a partial match
-/// has in any case: so the words that can match share a set.
-pub(super) fn set_of(word: u32) -> usize {
-    usize::from(SETS[(word >> 16 & 0xff) as usize])
+impl Found {
+    pub(super) const NONE: Self = Self { newer: NO_WORDS, older: NO_WORDS };
 }
 
-pub(super) struct Dictionary([u32; ENTRIES]);
+#[inline(always)]
+pub(super) fn set_of(word: u32) -> u8 {
+    SETS[(word >> 16 & 0xff) as usize]
+}
 
-impl Dictionary {
-    pub(super) const START: Self = Self([0; ENTRIES]);
+/// A set with `word` as its newer entry. The other is what was newer, unless that was `word`.
+#[inline(always)]
+fn renewed(set: u64, word: u32, was_newer: bool) -> u64 {
+    let other = select_unpredictable(was_newer, set >> OLDER, set & u64::from(u32::MAX));
+    u64::from(word) | other << OLDER
+}
 
-    /// The entry of the word's set that matches most of it, and how.
-    pub(super) fn find(&self, word: u32) -> Option<(usize, Pattern)> {
-        let first = set_of(word) * WAYS;
-        let which = |open: u32| self.0[first..first + WAYS].iter().position(|entry| (entry ^ word) & !open == 0);
-        let found = |pattern| move |way| (first + way, pattern);
-        which(0)
-            .map(found(Pattern::Mmmm))
-            .or_else(|| which(0xff).map(found(Pattern::Mmmx)))
-            .or_else(|| which(0xffff).map(found(Pattern::Mmxx)))
+/// Looks up each word and takes it in; `sets` are its sets. Slices of one call have one length.
+#[inline(always)]
+pub(super) fn tell(words: &[u32], sets: &mut [u8], found: &mut Found) {
+    let mut entries = [0; SETS_COUNT];
+    let found = found.newer.iter_mut().zip(&mut found.older);
+    for ((word, set), (newer, older)) in words.iter().zip(sets).zip(found) {
+        *set = set_of(*word);
+        let entry = &mut entries[usize::from(*set) % SETS_COUNT];
+        (*newer, *older) = (*entry as u32, (*entry >> OLDER) as u32);
+        *entry = renewed(*entry, *word, *entry as u32 == *word);
     }
+}
 
-    pub(super) fn read(&self, index: usize) -> u32 {
-        self.0[index]
+/// Makes each word of the entry at its place and, where it is open, of what is told, and takes it in. `false` if a word
+/// came from a set that is not its own, which no encoder writes.
+#[inline(always)]
+pub(super) fn restore(told: &[u32], open: &[u32], places: &[u8], words: &mut [u32]) -> bool {
+    let mut entries = [0_u64; SETS_COUNT];
+    let mut strange = 0;
+    for (((told, open), place), word) in told.iter().zip(open).zip(places).zip(words) {
+        let set = *place >> 1;
+        let entry = &mut entries[usize::from(set) % SETS_COUNT];
+        let is_older = place & 1;
+        *word = (*entry >> (u32::from(is_older) * OLDER)) as u32 & !open | told;
+        strange |= set_of(*word) ^ set;
+        *entry = renewed(*entry, *word, *open | u32::from(is_older) == 0);
     }
-
-    /// `word` has matched the entry at `index`: a full match makes that the newest of its set, a partial one is inserted.
-    pub(super) fn note(&mut self, index: usize, pattern: Pattern, word: u32) {
-        if pattern.is_inserted() {
-            self.insert(word);
-        } else if !index.is_multiple_of(WAYS) {
-            self.0.swap(index - 1, index);
-        }
-    }
-
-    /// Puts `word` in the place of the oldest entry of its set.
-    pub(super) fn insert(&mut self, word: u32) {
-        let first = set_of(word) * WAYS;
-        self.0[first + 1] = self.0[first];
-        self.0[first] = word;
-    }
+    strange == 0
 }

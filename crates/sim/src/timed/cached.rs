@@ -1,0 +1,334 @@
+//! `pleat run --system` on a clock of its own: the live cache, hand, ring, watermarks, prefetch and segment log, with the
+//! store, the sizing, the admission and the write-back of any system.
+
+use backing::{BackingError, BackingStore, SegmentLog};
+use cache::system::{System, WriteBack};
+use cache::{AreaCounters, AreaKeeper, Cache, Lookup, Memory, Outcome, Place, Published};
+use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
+use policy::replacement::Age;
+use policy::sizing::{self, Watermarks};
+use store::AnyStore;
+
+use super::encodings::Encodings;
+use super::{Keeper, Run, Seat};
+use crate::live::{ENCODE_BATCH, Live};
+
+/// What an agent takes for itself, and the most that counts of it in small memories.
+const AGENT_BYTES: u64 = 2 << 20;
+const AGENT_DIVISOR: u64 = 8;
+/// Address space of the store.
+const STORE_BYTES_MAX: usize = 1 << 36;
+/// Looks at an area in a row, and pages that it lets go at a time, as in the pager.
+const LOOKS_MAX: usize = 16;
+const RELEASES_MAX: u64 = 16;
+/// The part of the pool that may lie idle before it is compacted, as in the pager.
+const IDLE_DIVISOR: u64 = 16;
+/// The segment log's place is never used again here: nothing reads back what was written.
+const LOG_BYTES_MAX: u64 = 1 << 43;
+
+/// The marks of Linux 2.4 (`free_area_init_core`: `zone_balance_ratio`, `_min` and `_max`), which the papers were built in.
+fn kernel_marks(memory: ByteCount) -> Watermarks {
+    let pages = PageCount((memory.0 / PAGE_BYTES as u64 / 128).clamp(20, 255));
+    let marks = [1, 2, 3].map(|times| PageCount(pages.0 * times).bytes());
+    Watermarks { min: marks[0], low: marks[1], high: marks[2] }
+}
+
+/// A medium without content. What is read from it is never looked at: only times count.
+struct Nothing;
+
+impl BackingStore for Nothing {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), BackingError> {
+        Ok(())
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), BackingError> {
+        Ok(())
+    }
+
+    fn discard(&self, _: u64, _: u64) {}
+
+    fn bytes_max(&self) -> u64 {
+        LOG_BYTES_MAX
+    }
+}
+
+/// A cache that is kept inside RAM.
+pub(super) struct Cached {
+    share: ByteCount,
+    marks: Watermarks,
+    agent: ByteCount,
+    live: Live<AnyStore>,
+    area: Option<Area>,
+    /// When the reclaimer has done what it was woken for.
+    reclaimed_at_ns: f64,
+    copy: Box<[u8; PAGE_BYTES]>,
+}
+
+/// What a system has that does not size itself.
+struct Area {
+    keeper: AreaKeeper,
+    encodings: Encodings,
+    write_back: WriteBack,
+    /// What had been done when it was last looked at.
+    counted: AreaCounters,
+}
+
+impl Cached {
+    pub(super) fn new(parts: &System, share: ByteCount, seat: Seat) -> Self {
+        let codec = super::codec_of(parts);
+        let opened = parts.open(codec, share, STORE_BYTES_MAX, ByteCount::ZERO);
+        let (store, keeper) = opened.expect("address space");
+        let log = SegmentLog::new(Box::new(Nothing), [0; 32], LOG_BYTES_MAX);
+        let area = keeper.map(|keeper| Area {
+            counted: keeper.counters(),
+            keeper,
+            encodings: Encodings::new(codec),
+            write_back: parts.write_back,
+        });
+        let (marks, agent) = match seat {
+            Seat::Process => (Watermarks::of(share), ByteCount(AGENT_BYTES.min(share.0 / AGENT_DIVISOR))),
+            Seat::Kernel => (kernel_marks(share), ByteCount::ZERO),
+        };
+        Self {
+            share,
+            marks,
+            agent,
+            live: Live::new(Cache::new(store, Some(log)), PageCount(share.0 / PAGE_BYTES as u64)),
+            area,
+            reclaimed_at_ns: 0.0,
+            copy: Box::new([0; PAGE_BYTES]),
+        }
+    }
+
+    fn free(&self) -> i64 {
+        let held = self.live.held().bytes() + self.pool() + self.live.cache.metadata_bytes() + self.agent;
+        self.share.0 as i64 - held.0 as i64
+    }
+
+    fn pool(&self) -> ByteCount {
+        self.live.cache.store_figures().pool
+    }
+
+    /// What the sizing policy must know, as in the pager.
+    fn memory(&self) -> Memory {
+        let available = ByteCount((self.free() + self.live.ring.held().bytes().0 as i64).max(0) as u64);
+        let others = self.agent + self.live.cache.metadata_bytes() + self.marks.high;
+        Memory { available, total: self.share, area_max: sizing::pool_bytes_max(self.share.saturating_sub(others)) }
+    }
+
+    /// The page is with the program, wherever it was.
+    fn settle(&mut self, page: PageIndex, age: Age) {
+        if self.area.is_none() {
+            return self.live.cache.settle(page, age);
+        }
+        let memory = self.memory();
+        let keeper = &mut self.area.as_mut().expect("looked at above").keeper;
+        self.live.cache.settle_from_area(page, age, keeper, memory);
+    }
+
+    /// Serves a fault on a page that is stored, and brings those behind it along.
+    fn bring_stored(&mut self, run: &mut Run<'_>, page: PageIndex) {
+        let machine = run.setup.machine;
+        let window = self.live.streams.window(page);
+        let is_stored = |place| matches!(place, Place::SameFilled(_) | Place::Compressed(_) | Place::Incompressible(_));
+        let mut count = PageCount::ZERO;
+        while count < window && is_stored(self.live.cache.place(page + count)) {
+            let (next, is_asked_for) = (page + count, count == PageCount::ZERO);
+            if matches!(self.live.cache.place(next), Place::Compressed(_)) {
+                run.pass(run.decode);
+            }
+            run.pass(&machine.fill);
+            run.prefetched += u64::from(!is_asked_for);
+            self.settle(next, if is_asked_for { Age::TOUCHED } else { Age::NONE });
+            count += PageCount(1);
+        }
+        self.live.brought(page, count, window);
+    }
+
+    fn bring_below(&mut self, run: &mut Run<'_>, page: PageIndex) {
+        let window = self.live.streams.window(page);
+        let bytes = match self.live.cache.look_up(page, &mut self.copy) {
+            Lookup::Backed(job) => {
+                let bytes = job.bytes();
+                run.faults.backed += 1;
+                run.read(bytes as u64);
+                self.live.cache.finish_read(job);
+                bytes
+            }
+            Lookup::Encoded(bytes) => {
+                run.faults.compressed += 1;
+                bytes
+            }
+            found => unreachable!("a page below is {found:?}"),
+        };
+        if bytes < PAGE_BYTES {
+            run.pass(run.decode);
+        }
+        run.pass(&run.setup.machine.fill);
+        self.settle(page, Age::TOUCHED);
+        self.live.brought(page, PageCount(1), window);
+    }
+
+    /// What the reclaimer does once it is woken: until the high mark is reached, or nothing helps.
+    fn reclaim(&mut self, run: &mut Run<'_>) {
+        let machine = run.setup.machine;
+        let mut work_ns = 0.0;
+        loop {
+            self.look();
+            let free = self.free();
+            if free >= self.marks.high.0 as i64 && !self.stalls() {
+                break;
+            }
+            let moved = if self.live.ring.is_stocked() { None } else { self.live.move_out() };
+            work_ns += moved.map_or(0, |count| count.0) as f64 * machine.move_out.ns;
+            let encoded = if moved.is_none() { self.encode(run, &mut work_ns) } else { 0 };
+            let written = self.write_back(run, free);
+            work_ns += self.write(run);
+            if moved.is_none() && encoded == 0 && !written {
+                break;
+            }
+        }
+        if machine.processors < 2 {
+            run.now_ns += work_ns;
+        }
+        // What the reclaimer and the device are behind with lies in the room between the marks; then the program waits.
+        let slack = PageCount((self.marks.low.0 - self.marks.min.0) / PAGE_BYTES as u64);
+        let behind_ns = if self.stalls() { 0.0 } else { slack.0 as f64 * (machine.move_out.ns + run.encode.ns) };
+        self.reclaimed_at_ns = self.reclaimed_at_ns.max(run.now_ns) + work_ns;
+        if machine.processors >= 2 {
+            run.wait_until(self.reclaimed_at_ns - behind_ns);
+        }
+        run.wait_until(run.queue.has_written_ns(slack.bytes().0));
+    }
+
+    /// Lets an area grow and shrink as its policy says, until it is content.
+    fn look(&mut self) {
+        for _ in 0..LOOKS_MAX {
+            let memory = self.memory();
+            let Some(area) = &mut self.area else { return };
+            if !self.live.cache.look_at_area(&mut area.keeper, memory) {
+                return;
+            }
+        }
+    }
+
+    /// Whether those who need memory wait for the area to get emptier.
+    fn stalls(&self) -> bool {
+        self.area.as_ref().is_some_and(|area| area.keeper.stalls())
+    }
+
+    /// Encodes a batch; returns its frames.
+    fn encode(&mut self, run: &mut Run<'_>, work_ns: &mut f64) -> usize {
+        let window = self.live.ring.take(ENCODE_BATCH);
+        for frame in window.frames() {
+            let Some(page) = self.live.ring.page(frame) else { continue };
+            *work_ns += run.encode.ns;
+            let length = run.lengths.of(page);
+            if self.publish(page, frame, length) == Published::NoRoom {
+                // The log's buffers are full: the device takes them, and what that takes is in its queue.
+                *work_ns += self.write(run);
+                assert!(self.publish(page, frame, length) != Published::NoRoom, "the log is empty");
+            }
+        }
+        self.live.ring.freed(window);
+        window.count
+    }
+
+    /// What a page becomes of which `length` bytes are left.
+    fn publish(&mut self, page: PageIndex, frame: FrameIndex, length: usize) -> Published {
+        const RAW: PageBytes = PageBytes::ZERO;
+        let memory = self.memory();
+        let Some(area) = &mut self.area else {
+            let outcome = match length {
+                0 => Outcome::SameFilled(0),
+                PAGE_BYTES.. => Outcome::Incompressible(&RAW),
+                length => Outcome::Encoded(&self.copy[..length]),
+            };
+            return self.live.cache.publish(page, frame, outcome);
+        };
+        let encoding = if length == 0 { None } else { area.encodings.of(length) };
+        let outcome = match encoding {
+            Some(encoding) => Outcome::Encoded(encoding),
+            None if length == 0 => Outcome::SameFilled(0),
+            None => Outcome::Incompressible(&RAW),
+        };
+        self.live.cache.publish_in_area(page, frame, &RAW, outcome, &mut area.keeper, memory)
+    }
+
+    /// Writes back what the pool has no room for; says whether anything went.
+    fn write_back(&mut self, run: &mut Run<'_>, free: i64) -> bool {
+        let over = self.pool().saturating_sub(sizing::pool_bytes_max(self.share));
+        let is_bare = self.live.held().bytes() <= ByteCount(self.share.0 / 64);
+        let short = if is_bare { sizing::reclaim_goal(free, self.marks) } else { ByteCount::ZERO };
+        let goal = over.max(short);
+        if let Some(area) = &mut self.area {
+            return self.live.cache.relieve_area(&mut area.keeper, goal, RELEASES_MAX).bytes > ByteCount::ZERO;
+        }
+        if goal == ByteCount::ZERO {
+            return false;
+        }
+        let before = self.live.cache.census().below;
+        let done = self.live.cache.write_back(goal, u64::MAX);
+        run.pages_swapped_out += (self.live.cache.census().below - before).0;
+        let figures = self.live.cache.store_figures();
+        if figures.free.0 > figures.pool.0 / IDLE_DIVISOR {
+            self.live.cache.compact(ENCODE_BATCH);
+        }
+        done.bytes > ByteCount::ZERO
+    }
+
+    /// Gives the device what has gone below, and returns how long its pages took to decode, if they went as pages.
+    fn write(&mut self, run: &mut Run<'_>) -> f64 {
+        while let Some(job) = self.live.cache.log().and_then(SegmentLog::write_job) {
+            run.write(job.bytes() as u64);
+            self.live.cache.log().expect("it gave the job").finish_write(job, Ok(()));
+        }
+        let Some(area) = &mut self.area else { return 0.0 };
+        let (now, before) = (area.keeper.counters(), area.counted);
+        area.counted = now;
+        let released = now.released - before.released;
+        run.pages_swapped_out += released + now.refused - before.refused + now.rejected_poor - before.rejected_poor;
+        if area.write_back == WriteBack::Pages { released as f64 * run.decode.ns } else { 0.0 }
+    }
+}
+
+impl Keeper for Cached {
+    fn touch(&mut self, run: &mut Run<'_>, page: PageIndex, _: bool) {
+        let machine = run.setup.machine;
+        match self.live.cache.place(page) {
+            Place::Resident => return,
+            Place::Untouched => {
+                run.faults.first_touch += 1;
+                run.pass(&machine.first_touch);
+                self.live.streams.window(page);
+                self.live.cache.settle(page, Age::TOUCHED);
+            }
+            Place::Leaving(frame) => {
+                run.faults.soft += 1;
+                run.pass(&machine.fault);
+                self.live.take_back(page, frame);
+            }
+            Place::Below(_) => {
+                run.pass(&machine.fault);
+                self.bring_below(run, page);
+            }
+            place => {
+                let count = if matches!(place, Place::SameFilled(_)) {
+                    &mut run.faults.same_filled
+                } else {
+                    &mut run.faults.compressed
+                };
+                *count += 1;
+                run.pass(&machine.fault);
+                self.bring_stored(run, page);
+            }
+        }
+        if self.free() < self.marks.low.0 as i64 || self.stalls() {
+            self.reclaim(run);
+        }
+    }
+
+    fn pool_bytes(&self) -> u64 {
+        self.pool().0
+    }
+}
