@@ -183,19 +183,27 @@ mod own {
         }
     }
 
-    pub(super) fn visit(visit: &mut dyn FnMut(core::ops::Range<u64>)) {
-        for entry in &SPANS {
-            let (start, end) = (entry.start.load(Ordering::Acquire), entry.end.load(Ordering::Acquire));
-            if start < end {
-                visit(start..end);
+    impl Span {
+        /// What the entry holds; nothing while it is being written. Start and end are of the same area: an entry may be
+        /// given up and taken again between two reads of it.
+        fn read(&self) -> Option<core::ops::Range<u64>> {
+            loop {
+                let start = self.start.load(Ordering::Acquire);
+                let end = self.end.load(Ordering::Acquire);
+                if self.start.load(Ordering::Acquire) == start {
+                    return (start != 0 && start < end).then_some(start..end);
+                }
             }
         }
     }
 
+    pub(super) fn visit(visit: &mut dyn FnMut(core::ops::Range<u64>)) {
+        SPANS.iter().filter_map(Span::read).for_each(visit);
+    }
+
     pub(super) fn overlaps(addresses: core::ops::Range<u64>) -> bool {
-        SPANS.iter().any(|entry| {
-            entry.start.load(Ordering::Acquire) < addresses.end && addresses.start < entry.end.load(Ordering::Acquire)
-        })
+        let mut spans = SPANS.iter().filter_map(Span::read);
+        spans.any(|span| span.start < addresses.end && addresses.start < span.end)
     }
 }
 
@@ -272,6 +280,23 @@ mod tests {
             !is_own(inside..inside + 1)
         };
         assert!((0..100).any(is_forgotten));
+    }
+
+    /// Entries of the table are given up and taken again while it is read.
+    #[test]
+    fn what_lies_below_all_areas_is_in_none() {
+        let is_done = core::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    drop(Area::reserve_closed(PAGE_BYTES).unwrap());
+                }
+            });
+            let below = 0x100_0000..0x101_0000;
+            let found = (0..100_000).find(|_| is_own(below.clone()));
+            is_done.store(true, Ordering::Relaxed);
+            assert_eq!(found, None);
+        });
     }
 
     #[test]
