@@ -3,49 +3,18 @@
 #[allow(clippy::wildcard_imports, reason = "the intrinsics")]
 use core::arch::aarch64::*;
 
-use page::PageBytes;
-
-use super::format::{self, Head, List};
 use super::frequent::{self, Counts, Selection};
-use super::places::{Places, Scores};
+use super::places::Places;
 use super::scalar::Scalar;
 use super::shuffles::{PACKS, UNPACKS};
-use super::words::{self, Words};
-use super::{GROUP, LISTED, Path, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+use super::words::{Baseline, Words};
+use super::{GROUP, LISTED, VECTOR_BYTES, WHOLE, WINDOW};
 
 /// An aarch64 processor: each has these vectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Neon;
 
-impl Path for Neon {
-    type Steps = words::Steps;
-    type Room = words::Steps;
-    const ROOM: words::Steps = words::Steps::NONE;
-
-    fn ones(self, bytes: &[u8]) -> usize {
-        format::ones(bytes)
-    }
-
-    fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List {
-        words::list(page, workspace)
-    }
-
-    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
-        words::scores(self, groups, workspace)
-    }
-
-    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
-        words::encode(self, groups, places, workspace)
-    }
-
-    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
-        (words::prepare(self, head, masks, room), room)
-    }
-
-    fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
-        words::rebuild(self, head, steps, literals, page);
-    }
-}
+impl Baseline for Neon {}
 
 impl frequent::Path for Neon {
     fn select(self, counts: &Counts, most: usize) -> Selection {

@@ -1,46 +1,15 @@
 //! The plain twin: what the format document says, without vectors.
 
-use page::PageBytes;
-
-use super::format::{self, Head, List};
 use super::frequent::{self, Counts, Selection, spread};
-use super::places::{Places, Scores};
-use super::words::{self, Words, first_eight};
-use super::{GROUP, Path, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+use super::places::Places;
+use super::words::{Baseline, Words, first_eight};
+use super::{GROUP, VECTOR_BYTES, WHOLE, WINDOW};
 
 /// Any processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalar;
 
-impl Path for Scalar {
-    type Steps = words::Steps;
-    type Room = words::Steps;
-    const ROOM: words::Steps = words::Steps::NONE;
-
-    fn ones(self, bytes: &[u8]) -> usize {
-        format::ones(bytes)
-    }
-
-    fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List {
-        words::list(page, workspace)
-    }
-
-    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
-        words::scores(self, groups, workspace)
-    }
-
-    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
-        words::encode(self, groups, places, workspace)
-    }
-
-    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
-        (words::prepare(self, head, masks, room), room)
-    }
-
-    fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
-        words::rebuild(self, head, steps, literals, page);
-    }
-}
+impl Baseline for Scalar {}
 
 impl Words for Scalar {
     #[inline(always)]

@@ -5,9 +5,9 @@
 use page::PageBytes;
 
 use super::format::{Head, List, Unlisted, ones};
-use super::frequent::spread;
+use super::frequent::{self, spread};
 use super::places::{PLACES, Places, SAMPLES, Scores, sampled};
-use super::{BITMAP_BYTES, CHOICES, GROUP, INDEX_BITS, INDEX_BYTES, WHOLE, WINDOW, WORDS, Workspace, Written};
+use super::{BITMAP_BYTES, CHOICES, GROUP, INDEX_BITS, INDEX_BYTES, Path, WHOLE, WINDOW, WORDS, Workspace, Written};
 
 /// What vectors do better. Each is compared with the plain twin's.
 pub(super) trait Words: Copy {
@@ -25,6 +25,39 @@ pub(super) trait Words: Copy {
 
     /// The other way: puts the lowest bytes where the mask has bits, and the predictor's where it has none.
     fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64;
+}
+
+/// What every processor of its kind has: its vectors need no function that is compiled for them.
+pub(super) trait Baseline: Words + frequent::Path {}
+
+impl<W: Baseline> Path for W {
+    type Steps = Steps;
+    type Room = Steps;
+    const ROOM: Steps = Steps::NONE;
+
+    fn ones(self, bytes: &[u8]) -> usize {
+        ones(bytes)
+    }
+
+    fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List {
+        list(page, workspace)
+    }
+
+    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
+        scores(self, groups, workspace)
+    }
+
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+        encode(self, groups, places, workspace)
+    }
+
+    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
+        (prepare(self, head, masks, room), room)
+    }
+
+    fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
+        rebuild(self, head, steps, literals, page);
+    }
 }
 
 /// See [`Path::scores`](super::Path::scores). Always inlined, as all here, into a function that may use the vectors.
