@@ -5,10 +5,8 @@
 //! the stream in Linux's Documentation/staging/lzo.rst: liblzo2 reads what this writes, and this reads what liblzo2
 //! writes, at every level of LZO1X.
 //!
-//! The format is in docs/format/lzo1x.md.
-
-//!
-//! The same search as the plain twin's, and so the same bytes: what is faster is how bytes are compared and copied.
+//! The format is in docs/format/lzo1x.md. The same search as the plain twin's, and so the same bytes: what is faster is how
+//! bytes are compared and copied.
 
 use page::{PAGE_BYTES, PageBytes};
 

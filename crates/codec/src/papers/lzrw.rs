@@ -5,10 +5,8 @@
 //! of its group whether it is a literal byte or a copy of two bytes: four bits of length, twelve of offset. They differ
 //! in the lengths alone: LZRW1-A does without two that never occur, and copies up to 18 bytes where LZRW1 copies 16.
 //!
-//! The format is in docs/format/lzrw.md.
-
-//!
-//! The same search as the plain twin's, and so the same bytes: what is faster is how bytes are compared and copied.
+//! The format is in docs/format/lzrw.md. The same search as the plain twin's, and so the same bytes: what is faster is how
+//! bytes are compared and copied.
 
 use core::hint::select_unpredictable;
 

@@ -1,7 +1,7 @@
 //! What word codecs do to whole pages, sixteen words or 64 codes at once: lists of those that a mask names, and back.
 //!
-//! With AVX-512 alone, whose compress and expand are what makes it worth while. Elsewhere the plain twins do the work: their
-//! branches are guessed wrong often, but code without branches takes as long.
+//! With AVX-512 alone, whose compress and expand are what makes it worth while. Elsewhere the plain twins do the work:
+//! code without branches was tried and was no faster.
 
 #[allow(clippy::wildcard_imports, reason = "the intrinsics")]
 use core::arch::x86_64::*;

@@ -1,11 +1,4 @@
-//! `lzo1x-1`: literals and copies whose instructions have as few bytes as their lengths and distances allow.
-//!
-//! The codec that `crames` measures PBPM against ("Background (LZO)"), that `castro` section 4.3 compresses all pages
-//! with, that `tuduce-gross` section 4 implements, and that is the default in `zswap`. Written from the description of
-//! the stream in Linux's Documentation/staging/lzo.rst: liblzo2 reads what this writes, and this reads what liblzo2
-//! writes, at every level of LZO1X.
-//!
-//! The format is in docs/format/lzo1x.md.
+//! The plain twin of [`Lzo1x1`](crate::papers::Lzo1x1): docs/format/lzo1x.md as it is told.
 
 use page::{PAGE_BYTES, PageBytes};
 

@@ -1,11 +1,5 @@
-//! `lzrw1` and `lzrw1-a`: literals and copies in groups of sixteen, one probe of a hash table for each.
-//!
-//! The codecs of Ross Williams (1991): `tuduce-gross` section 4 implements LZRW1 beside `WKdm`, and `crames` compares
-//! PBPM with LZRW1-A, "among the fastest of the available LZRW algorithms". A control word of 16 bits says of each item
-//! of its group whether it is a literal byte or a copy of two bytes: four bits of length, twelve of offset. They differ
-//! in the lengths alone: LZRW1-A does without two that never occur, and copies up to 18 bytes where LZRW1 copies 16.
-//!
-//! The format is in docs/format/lzrw.md.
+//! The plain twins of [`Lzrw1`](crate::papers::Lzrw1) and [`Lzrw1a`](crate::papers::Lzrw1a): docs/format/lzrw.md as it is
+//! told.
 
 use page::{PAGE_BYTES, PageBytes};
 

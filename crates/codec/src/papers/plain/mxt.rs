@@ -1,13 +1,4 @@
-//! `mxt-lz1`: lines of 1 KiB, each in four parts that are compressed side by side and share what they have seen.
-//!
-//! The compression of IBM's MXT (`mxt` section 2, "a parallelized variation of the Lempel-Ziv algorithm known as LZ1",
-//! after Franaszek, Robinson and Thomas, "Parallel Compression with Cooperative Dictionary Construction"). Hardware
-//! takes a byte of each part in each step. A part that looks for bytes seen before looks in all four parts, as far as
-//! those were before this step: so nobody waits for another, and the dictionary grows as fast as if there were one part.
-//! What `mxt` does with lines (sectors, trivial lines, cohorts) is the store's business; this codec takes a page, which is
-//! four lines, and keeps nothing between them.
-//!
-//! The format is in docs/format/mxt-lz1.md. The papers leave the bits of a copy open; the document says what they are here.
+//! The plain twin of [`MxtLz1`](crate::papers::MxtLz1): docs/format/mxt-lz1.md as it is told.
 
 use page::{PAGE_BYTES, PageBytes};
 

@@ -1,12 +1,4 @@
-//! `pbpm`, `pbpm-separate`, `pbpm-single`: words of 32 bits by the pattern of their bytes.
-//!
-//! The pattern-based partial match of `crames` ("PBPM Compression Algorithm", Table I, "Software Acceleration" and "Word
-//! Alignment"). A word is four bytes, the highest first: `z` is zero, `m` matches an entry of the dictionary, `x` is
-//! any. Frequent patterns have short codes, the rest goes through a two-way dictionary of sixteen words that a table
-//! of random indices, looked up with the third byte, maps. Codes, indices and data go to tapes of their own; the three
-//! codecs differ in how the tape of data is aligned.
-//!
-//! The format, and where the paper contradicts itself, is in docs/format/pbpm.md.
+//! The plain twins of [`Pbpm`](crate::papers::Pbpm) and its two other forms: docs/format/pbpm.md as it is told.
 
 use page::{PAGE_BYTES, PageBytes};
 

@@ -1,11 +1,4 @@
-//! `wkdm` and `wk4x4`: a page as words of 32 bits, each told by a dictionary of sixteen words seen before it.
-//!
-//! The codecs of Wilson and Kaplan, made for memory and not for files: `tuduce-gross` section 4 (`WKdm` in all its
-//! experiments, after trying `WK4x4` too) and `castro` section 4.3 and Table 2. Words of a heap are often zero, often
-//! repeated, and often pointers or numbers that differ in their low bits alone. The dictionary of `wkdm` is direct
-//! mapped: a word has one entry. That of `wk4x4` has four sets of four, which finds more and takes longer.
-//!
-//! The format is in docs/format/wk.md. Tags, indices, low bits and whole words go to areas of their own, packed by words.
+//! The plain twins of [`Wkdm`](crate::papers::Wkdm) and [`Wk4x4`](crate::papers::Wk4x4): docs/format/wk.md as it is told.
 
 use page::{PAGE_BYTES, PageBytes};
 
