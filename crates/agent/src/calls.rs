@@ -1,6 +1,6 @@
-//! Four of libc's calls, in the place of libc's, for what userfaultfd does not tell us or makes differ.
+//! Calls of libc's, in the place of libc's, for what userfaultfd does not tell us or makes differ.
 //!
-//! - mmap: nobody tells of new memory, which grows without waiting for us ([`pager::Pager::announce`]).
+//! - mmap, brk, mprotect: nobody tells of new memory, which grows without waiting for us ([`crate::growth`]).
 //! - mremap: memory that the program sees as one mapping may be several, because what is registered does not merge with
 //!   what is not, and the kernel remaps one. Then it is remapped piece by piece.
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped on fork.
@@ -13,14 +13,12 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::Ordering;
 
-use page::ByteCount;
 use sys::Errno;
 use sys::locking;
 use sys::remap::{self, Request};
 use sys::user_mode;
 
-use crate::host::agent;
-use crate::watcher::Agent;
+use crate::host::{agent, weak_address};
 
 #[link(name = "c")]
 unsafe extern "C" {
@@ -69,9 +67,9 @@ pub(crate) unsafe extern "C" fn mmap(
         protection & PROT_WRITE != 0 && flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE | MAP_ANONYMOUS;
     if mapped != -1
         && is_to_be_managed
-        && let Some(keeper) = agent().and_then(Agent::keeper)
+        && let Some(agent) = agent()
     {
-        keeper.pager.announce(ByteCount(bytes as u64));
+        agent.has_grown(bytes);
     }
     mapped as *mut c_void
 }
@@ -93,6 +91,45 @@ pub(crate) unsafe extern "C" fn mmap64(
     unsafe { mmap(start, bytes, protection, flags, file, offset) }
 }
 
+/// mprotect(2). libc's goes on here ([`crate::detours`]): the heaps of threads grow by it.
+pub(crate) unsafe extern "C" fn mprotect(start: *mut c_void, bytes: usize, protection: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let result = unsafe { syscall(remap::MPROTECT, start, bytes, c_long::from(protection)) };
+    if result == 0
+        && protection & PROT_WRITE != 0
+        && let Some(agent) = agent()
+    {
+        agent.has_opened(start as usize, bytes);
+    }
+    result as c_int
+}
+
+/// brk(2), with what libc knows of the heap's end. libc's goes on here ([`crate::detours`]).
+pub(crate) unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
+    let Some(known_end) = heap_end() else { return to_libc(Err(Errno::NOMEM), -1) as c_int };
+    // SAFETY: the caller's promise.
+    let reached = unsafe { syscall(remap::BRK, end) } as usize;
+    let before = known_end.replace(reached);
+    if reached < end as usize {
+        return to_libc(Err(Errno::NOMEM), -1) as c_int;
+    }
+    // The first call asks where the heap is.
+    if before != 0
+        && reached > before
+        && let Some(agent) = agent()
+    {
+        agent.has_grown(reached - before);
+    }
+    0
+}
+
+/// What libc knows of the heap's end, which belongs to whoever calls brk.
+fn heap_end() -> Option<&'static Cell<usize>> {
+    let known_end = weak_address!("__curbrk");
+    // SAFETY: null, or libc's variable, which is a pointer.
+    unsafe { core::ptr::with_exposed_provenance::<Cell<usize>>(known_end).as_ref() }
+}
+
 /// mremap(2).
 ///
 /// libc's has a variable number of arguments. On the processors that we know the fifth is where a fixed one would be, and
@@ -102,6 +139,25 @@ pub(crate) unsafe extern "C" fn mmap64(
 /// As for mremap: the ranges belong to the caller.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn mremap(
+    from: *mut c_void,
+    old_bytes: usize,
+    new_bytes: usize,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let moved = unsafe { remap_all(from, old_bytes, new_bytes, flags, to) };
+    if moved.addr() != usize::MAX
+        && new_bytes > old_bytes
+        && let Some(agent) = agent()
+    {
+        agent.has_grown(new_bytes - old_bytes);
+    }
+    moved
+}
+
+/// However many mappings the kernel has made of it.
+unsafe fn remap_all(
     from: *mut c_void,
     old_bytes: usize,
     new_bytes: usize,

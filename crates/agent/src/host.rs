@@ -67,6 +67,8 @@ macro_rules! weak_address {
     }};
 }
 
+pub(crate) use weak_address;
+
 /// Whether something that is loaded has a symbol.
 macro_rules! weak {
     ($symbol:literal) => {
@@ -100,6 +102,7 @@ extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment:
     };
     let agent: &'static Agent = Box::leak(Box::new(agent));
     AGENT.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Release);
+    crate::detours::place();
     if membership.is_in_user_mode() {
         return start_in_user_mode(agent);
     }

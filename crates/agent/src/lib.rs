@@ -1,11 +1,12 @@
 //! The library that `pleat run` puts inside a program.
 //!
 //! It needs nothing of its host: its heap, its stacks and its descriptors are its own, its threads are bare (see
-//! [`sys::thread`]), and apart from memcpy and its kin it touches libc in three files only, [`host`], [`calls`] and [`limits`].
+//! [`sys::thread`]), and apart from memcpy and its kin it touches libc in four files only, [`host`], [`calls`], [`detours`] and
+//! [`limits`].
 //!
 //! ```text
 //!  host     constructor and fork handlers, and
-//!  calls    four of libc's calls, and
+//!  calls    those of libc's calls that change the layout; `detours`: libc itself is to call them; `growth`: what is asked for, and
 //!  limits   those about limits: the only code that runs on the program's own threads
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
@@ -20,9 +21,11 @@ extern crate alloc;
 
 mod attend;
 mod calls;
+mod detours;
 mod entry;
 mod failure;
 mod fork;
+mod growth;
 mod handler;
 mod heap;
 mod host;

@@ -15,10 +15,11 @@ use sys::thread::{self, Descriptors, ThreadMemory};
 
 use crate::entry::Membership;
 use crate::fork::Gate;
+use crate::growth::Growth;
 use crate::keeper::{self, Keeper};
 
 /// A process below this part of the budget is left alone, as a divisor.
-const SMALL_DIVISOR: u64 = 64;
+pub(crate) const SMALL_DIVISOR: u64 = 64;
 /// Looks at the supervisor's sign of life, and at a small process's size once the run is short.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_ACTIVE: Duration = Duration::from_millis(5);
@@ -30,6 +31,8 @@ pub(crate) struct Agent {
     pub(crate) library_memory: Vec<core::ops::Range<u64>>,
     /// An address of the main thread's stack.
     pub(crate) stack: usize,
+    /// What it grows by while nothing is managed.
+    pub(crate) growth: Growth,
     /// The program has asked for memory that a forked child finds empty.
     pub(crate) wipes: AtomicBool,
     /// For tests of the watchdogs.
@@ -56,6 +59,7 @@ impl Agent {
     ) -> Result<Self, Errno> {
         Ok(Self {
             membership: Lock::new(membership),
+            growth: Growth::new(membership.ledger),
             library_memory,
             stack,
             wipes: AtomicBool::new(false),
@@ -105,7 +109,7 @@ extern "C" fn watch(argument: usize) -> ! {
             let now = membership.ledger.runner_ticks.load(Ordering::Relaxed);
             if now == ticks && !membership.is_active() && is_orphaned(&membership) {
                 // Nobody watches over the run any more: from here on each process looks after itself.
-                membership.ledger.active.store(1, Ordering::Release);
+                membership.ledger.activate();
             }
             ticks = now;
         }

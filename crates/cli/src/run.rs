@@ -85,6 +85,7 @@ fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<Share
     // Relaxed: the magic number below publishes all of it.
     ledger.budget_bytes.store(run.budget.0, Relaxed);
     ledger.threshold_bytes.store(run.threshold.0, Relaxed);
+    ledger.room_bytes.store(run.threshold.0, Relaxed);
     ledger.stop_when_full.store(u32::from(args.when_full == WhenFull::Stop), Relaxed);
     let System { store, codec, sizing, admission, write_back } = run.system;
     let codec = codec::ALL.iter().position(|one| one.name() == codec).expect("presets and options name codecs");

@@ -113,28 +113,26 @@ impl Supervisor {
     /// One look at all processes. Returns when the next one is due.
     fn look(&mut self, elapsed: Duration, thorough: bool) -> Duration {
         let look = self.table.look(elapsed, thorough);
-        // Relaxed: a sign of life.
-        self.ledger.runner_ticks.fetch_add(1, Relaxed);
+        let left = ByteCount(self.ledger.threshold_bytes.load(Relaxed)).saturating_sub(look.footprint);
+        self.ledger.room_bytes.store(left.0, Relaxed);
+        // A sign of life. Release: an agent that sees it sees what is left.
+        self.ledger.runner_ticks.fetch_add(1, Release);
         self.end_stuck(&look);
         self.pass_message_on();
         if look.stopped {
             self.stop_run();
         }
-        let threshold = ByteCount(self.ledger.threshold_bytes.load(Relaxed));
-        if self.ledger.active.load(Relaxed) != 0 {
-            return MANAGE_EVERY;
-        }
-        let left = threshold.saturating_sub(look.footprint);
         // Looking ever more often costs more than agents that are at work and have nothing to do.
-        if watch_interval(left) > WATCH_MIN {
+        let is_active = self.ledger.active.load(Relaxed) != 0;
+        if !is_active && watch_interval(left) > WATCH_MIN {
             return watch_interval(left);
         }
         if let Some(warning) = self.swap_warning.take() {
             eprintln!("pleat: {warning}");
         }
-        // Release: an agent that sees it sees the whole ledger.
-        self.ledger.active.store(1, Release);
-        sys::host::wake_all(&self.ledger.active);
+        if !is_active {
+            self.ledger.activate();
+        }
         MANAGE_EVERY
     }
 

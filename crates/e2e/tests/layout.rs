@@ -26,6 +26,21 @@ fn blocks_that_are_filled_at_once_stay_inside_the_budget() {
     compare_spilling(&turn, &words([&program, "16", "8"]), [96, 64, 32], Spill::May);
 }
 
+/// The same where malloc asks for the memory, inside libc: by brk, for a thread's heap by mprotect, for large blocks by mmap.
+#[test]
+fn heaps_that_are_filled_at_once_stay_inside_the_budget() {
+    let turn = turn("heaps");
+    let program = match turn.compile("heaps.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    for (threads, mib, block) in
+        [("1", "200", "4000"), ("4", "50", "4000"), ("4", "50", "100000"), ("2", "100", "2000000")]
+    {
+        compare_spilling(&turn, &words([&program, threads, mib, block]), [96, 64, 48], Spill::May);
+    }
+}
+
 /// What the kernel moves it moves to where the same may be done: from memory that is executed, too.
 #[test]
 fn memory_that_is_executed_is_folded() {

@@ -1,8 +1,9 @@
 //! New memory, announced by the program's thread that has just mapped it.
 //!
-//! What is not registered waits for nobody: a program that maps a block and fills it is past its budget before the
-//! reclaimer has looked. So where a mapping is large beside the room that is left, the thread that made it waits for the
-//! next scan, a moment at most; what it touches then is a fault, and faults wait for room.
+//! What is not registered waits for nobody: a program that maps memory and fills it is past its budget before the
+//! reclaimer has looked. So where what has been mapped since the last scan is large beside the room that is left, the
+//! thread that maps more waits for the next scan, a moment at most; what it touches then is a fault, and faults wait for
+//! room.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -14,8 +15,9 @@ use sys::sync::{Sharing, wait_while, wake_all};
 
 use crate::Pager;
 
-/// Smaller mappings are found in time: two of them are as much as lets the reclaimer look for itself.
+/// Less is not worth a scan: a step in which malloc of glibc grows, and this part of the process's share.
 const BYTES_MIN: ByteCount = ByteCount(128 << 10);
+const SHARE_DIVISOR: u64 = 128;
 /// Longest wait. Whatever keeps the reclaimer from scanning, the program goes on.
 const PATIENCE: Duration = Duration::from_millis(5);
 
@@ -26,23 +28,39 @@ pub(crate) struct Announcements {
     made: AtomicU32,
     /// How many of them were there when the last scan that could be finished began; a futex.
     scanned: AtomicU32,
-    /// Bytes that the program may take before it is short of room, as of the last round.
-    room: AtomicU64,
+    /// Bytes that may be mapped without a scan, as of the last round.
+    allowed: AtomicU64,
+    /// Bytes mapped since the last scan that could be finished began.
+    unseen: AtomicU64,
+}
+
+/// What a scan will have seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight {
+    made: u32,
+    bytes: u64,
 }
 
 impl Announcements {
-    /// Whether a mapping of so many bytes is worth a wait.
+    /// Takes note of so many bytes, and says whether they are worth a wait.
     fn concern(&self, bytes: ByteCount) -> bool {
         // Relaxed: an estimate.
-        bytes >= BYTES_MIN && bytes.0 > self.room.load(Ordering::Relaxed) / 2
+        let unseen = self.unseen.fetch_add(bytes.0, Ordering::Relaxed) + bytes.0;
+        unseen >= BYTES_MIN.0 && unseen > self.allowed.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_room(&self, room: i64) {
-        self.room.store(room.max(0) as u64, Ordering::Relaxed);
+    /// After a round: the program may take `room` bytes more before it is short of them.
+    pub(crate) fn set_room(&self, room: i64, share: ByteCount) {
+        let allowed = (room.max(0) as u64 / 2).max(share.0 / SHARE_DIVISOR);
+        self.allowed.store(allowed, Ordering::Relaxed);
     }
 
     /// To be asked before a scan: what it will have seen.
-    pub(crate) fn made(&self) -> u32 {
+    pub(crate) fn sight(&self) -> Sight {
+        Sight { made: self.made(), bytes: self.unseen.load(Ordering::Relaxed) }
+    }
+
+    fn made(&self) -> u32 {
         self.made.load(Ordering::Acquire)
     }
 
@@ -51,8 +69,9 @@ impl Announcements {
         self.made() != self.scanned.load(Ordering::Relaxed)
     }
 
-    /// A scan that began at `made` is done.
-    pub(crate) fn have_been_scanned(&self, made: u32) {
+    /// A scan that began then is done.
+    pub(crate) fn have_been_scanned(&self, Sight { made, bytes }: Sight) {
+        self.unseen.fetch_sub(bytes, Ordering::Relaxed);
         if self.scanned.swap(made, Ordering::AcqRel) != made {
             wake_all(&self.scanned, Sharing::Process);
         }
@@ -95,14 +114,32 @@ mod tests {
         BEGUN.get_or_init(Instant::now).elapsed().as_nanos() as u64
     }
 
+    const SHARE: ByteCount = ByteCount(64 << 20);
+
     #[test]
     fn only_what_is_large_beside_the_room_concerns() {
+        let concerns = |room, bytes| {
+            let announcements = Announcements::default();
+            announcements.set_room(room, SHARE);
+            announcements.concern(ByteCount(bytes))
+        };
+        let step = SHARE.0 / SHARE_DIVISOR;
+        assert!(concerns(0, step + 1) && !concerns(0, step) && concerns(-5, step + 1));
+        assert!(!concerns(1 << 30, 1 << 29) && concerns(1 << 30, (1 << 29) + 1));
         let announcements = Announcements::default();
-        assert!(announcements.concern(BYTES_MIN) && !announcements.concern(ByteCount(BYTES_MIN.0 - 1)));
-        announcements.set_room(1 << 30);
-        assert!(!announcements.concern(ByteCount(1 << 29)) && announcements.concern(ByteCount((1 << 29) + 1)));
-        announcements.set_room(-5);
+        assert!(announcements.concern(BYTES_MIN), "before the first round nobody knows how much room there is");
+    }
+
+    #[test]
+    fn small_steps_add_up_until_they_are_scanned() {
+        let announcements = Announcements::default();
+        announcements.set_room(20 * BYTES_MIN.0 as i64, SHARE);
+        assert!((0..10).all(|_| !announcements.concern(BYTES_MIN)) && announcements.concern(BYTES_MIN));
+        let sight = announcements.sight();
+        // Mapped while the scan lasts, which may have passed it.
         assert!(announcements.concern(BYTES_MIN));
+        announcements.have_been_scanned(sight);
+        assert!((0..9).all(|_| !announcements.concern(BYTES_MIN)) && announcements.concern(BYTES_MIN));
     }
 
     #[test]
@@ -111,15 +148,15 @@ mod tests {
         for round in 1..=50_u32 {
             announcements.made.fetch_add(1, Ordering::AcqRel);
             assert!(announcements.is_one_new());
-            let begun = announcements.made();
+            let sight = announcements.sight();
             // Nobody has seen this one, however often older ones are scanned.
-            announcements.have_been_scanned(begun - 1);
+            announcements.have_been_scanned(Sight { made: sight.made - 1, ..sight });
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| {
                     announcements.wait_for(round, || 0);
                     announcements.scanned.load(Ordering::Acquire)
                 });
-                announcements.have_been_scanned(begun);
+                announcements.have_been_scanned(sight);
                 assert_eq!(waiter.join().unwrap(), round);
             });
             assert!(!announcements.is_one_new());

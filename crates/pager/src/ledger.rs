@@ -9,8 +9,10 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use sys::sync::{Sharing, wake_all};
+
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x02");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x03");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -310,6 +312,13 @@ fn read_text(words: &[AtomicU64; 32]) -> [u8; 256] {
 }
 
 impl Ledger {
+    /// The run is short of memory: the agents are to begin.
+    pub fn activate(&self) {
+        // Release: an agent that sees it sees the whole ledger.
+        self.active.store(1, Release);
+        wake_all(&self.active, Sharing::Machine);
+    }
+
     /// Leaves a line for `pleat run` to print. One at a time: a second one, before the first is printed, is lost.
     pub fn leave_message(&self, line: &str) {
         if self.message_state.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
@@ -341,6 +350,8 @@ pub struct Ledger {
     pub budget_bytes: AtomicU64,
     /// Compression starts when the run holds this much.
     pub threshold_bytes: AtomicU64,
+    /// What was left to that when `pleat run` last looked.
+    pub room_bytes: AtomicU64,
     /// `--swap-size`; 0 means no swap.
     pub swap_bytes_max: AtomicU64,
     /// By how much an agent raises limits on addresses: see `sys::addresses`. 0 until the first one has begun.

@@ -35,8 +35,10 @@ const SCAN_DIVISOR: u64 = 8;
 /// The same once room is short. What grows in memory that is not registered waits for nobody, so new memory is registered
 /// while most of it has not been touched: then a fault waits until there is room.
 const SCAN_BYTES_SHORT: i64 = 64 << 10;
-/// A scan takes longer the more mappings there are. The next one waits for so many times as long.
+/// A scan takes longer the more mappings there are. The next one waits for so many times as long, but not if it takes
+/// no longer than this and a thread of the program's waits for it.
 const SCAN_PAUSES: u64 = 3;
+const SCAN_NS_SHORT: u64 = 500_000;
 /// Encodings that go below at a time: two segments' worth.
 const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
 /// Pages that the write-back hand passes under one hold of the lock.
@@ -66,6 +68,8 @@ pub struct Reclaimer {
     unmanageable: i64,
     scanned_once: bool,
     scan_again_ns: u64,
+    /// The last scan was a short one.
+    scans_shortly: bool,
     exhaustion: Exhaustion,
     calm_rounds: u32,
     last_resident: ByteCount,
@@ -87,6 +91,7 @@ impl Reclaimer {
             unmanageable: 0,
             scanned_once: false,
             scan_again_ns: 0,
+            scans_shortly: false,
             exhaustion: Exhaustion::default(),
             calm_rounds: 0,
             last_resident: ByteCount::ZERO,
@@ -100,12 +105,13 @@ impl Reclaimer {
         let begun = pager.kernel.now_ns();
         let resident = self.resident(pager, begun);
         let unmanaged = self.reconcile(pager, resident, share);
-        let announced = pager.announcements.made();
+        let sight = pager.announcements.sight();
         if self.wants_scan(pager, unmanaged, begun) && matches!(scan(pager), Scanned::Registered(_)) {
-            pager.announcements.have_been_scanned(announced);
+            pager.announcements.have_been_scanned(sight);
             self.scanned_once = true;
             let scanned = pager.kernel.now_ns();
             self.scan_again_ns = scanned + SCAN_PAUSES * (scanned - begun);
+            self.scans_shortly = scanned - begun <= SCAN_NS_SHORT;
             let resident = self.resident(pager, begun);
             self.unmanageable = self.reconcile(pager, resident, share);
         }
@@ -164,8 +170,9 @@ impl Reclaimer {
         let step = (state.accounts.marks.high.0 / SCAN_DIVISOR) as i64;
         let is_short = state.goal() > ByteCount::ZERO;
         let step = if is_short { SCAN_BYTES_SHORT.min(step / 4) } else { step };
-        let is_due = unmanaged > self.unmanageable + step || pager.announcements.is_one_new();
-        !self.scanned_once || is_due && now >= self.scan_again_ns
+        let is_waited_for = pager.announcements.is_one_new();
+        let may_scan = now >= self.scan_again_ns || is_waited_for && self.scans_shortly;
+        !self.scanned_once || may_scan && (is_waited_for || unmanaged > self.unmanageable + step)
     }
 
     /// Moves pages out and encodes them until the high mark is reached.
@@ -290,7 +297,7 @@ impl Reclaimer {
         let now = pager.kernel.now_ns();
         let mut state = pager.lock();
         let free = state.free();
-        pager.announcements.set_room(free - state.accounts.marks.low.0 as i64);
+        pager.announcements.set_room(free - state.accounts.marks.low.0 as i64, state.accounts.share);
         let is_short = state.goal() > ByteCount::ZERO;
         let is_still = resident == self.last_resident && !effort.has_gained;
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };

@@ -23,9 +23,12 @@ pub(crate) mod number {
     pub(crate) const MUNMAP: usize = 11;
     pub(crate) const RT_SIGACTION: usize = 13;
     pub(crate) const RT_SIGPROCMASK: usize = 14;
+    pub(crate) const BRK: usize = 12;
+    pub(crate) const MINCORE: usize = 27;
     pub(crate) const MREMAP: usize = 25;
     pub(crate) const MADVISE: usize = 28;
     pub(crate) const MSYNC: usize = 26;
+    pub(crate) const GETRUSAGE: usize = 98;
     pub(crate) const MLOCKALL: usize = 151;
     pub(crate) const PRLIMIT: usize = 302;
     #[cfg(test)]
@@ -60,6 +63,10 @@ pub(crate) mod number {
 /// System call numbers that rustix has no function for, or only one that would touch libc's thread data.
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod number {
+    pub(crate) const GETRUSAGE: usize = 165;
+    pub(crate) const BRK: usize = 214;
+    pub(crate) const MINCORE: usize = 232;
+    pub(crate) const MPROTECT: usize = 226;
     pub(crate) const RT_SIGPROCMASK: usize = 135;
     pub(crate) const MREMAP: usize = 216;
     pub(crate) const MMAP: usize = 222;

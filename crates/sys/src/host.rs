@@ -2,14 +2,12 @@
 //! trial of userfaultfd, file capabilities. Not for the agent, which has its own ways.
 
 use core::mem::size_of;
-use core::sync::atomic::AtomicU32;
 
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, UserfaultfdFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
-use rustix::thread::futex;
 
 /// A type that may lie in memory shared with other processes.
 ///
@@ -53,14 +51,6 @@ impl<T: Shared> SharedFile<T> {
     pub fn content(&self) -> &'static T {
         self.content
     }
-}
-
-/// Wakes everybody who waits on this word, in whichever process.
-pub fn wake_all(word: &AtomicU32) {
-    // Flags without PRIVATE: the waiters are other processes. The only error is a bad address, which a reference is
-    // not.
-    let woken = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
-    assert!(woken.is_ok(), "futex wake: {woken:?}");
 }
 
 /// A process that stays the same one even when its number is used again.

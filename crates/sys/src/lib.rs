@@ -11,6 +11,7 @@ mod arch;
 pub mod addresses;
 pub mod area;
 pub mod clock;
+pub mod detour;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub mod file;

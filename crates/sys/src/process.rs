@@ -10,6 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, Rlimit};
 
+use crate::arch::{self, number};
 use crate::host::Shared;
 use crate::proc_files::Stat;
 use crate::{Area, Errno, maps};
@@ -73,6 +74,29 @@ pub fn start_ticks() -> Option<u64> {
 /// Anonymous memory of this process that is resident now.
 pub fn resident_anonymous() -> Option<ByteCount> {
     crate::proc_files::resident_anonymous(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
+}
+
+/// The most that has been resident in this process so far, file pages included. For any thread: it needs no descriptor.
+pub fn peak_resident() -> ByteCount {
+    const SELF: usize = 0;
+    /// Of the words of `struct rusage`: its fifth is the peak in KiB.
+    const WORDS: usize = 18;
+    let mut usage = [0_u64; WORDS];
+    // SAFETY: writes a `struct rusage`, for which there is room.
+    let result =
+        unsafe { arch::syscall(number::GETRUSAGE, [SELF, usage.as_mut_ptr().expose_provenance(), 0, 0, 0, 0]) };
+    ByteCount(if result == 0 { usage[4] << 10 } else { 0 })
+}
+
+/// Whether nothing of this range is resident, as far as its beginning tells. For any thread, as above.
+pub fn is_empty(start: usize, bytes: usize) -> bool {
+    const LOOK_PAGES: usize = 256;
+    let pages = bytes.div_ceil(PAGE_BYTES).min(LOOK_PAGES);
+    let mut resident = [0_u8; LOOK_PAGES];
+    let words = [start, pages * PAGE_BYTES, resident.as_mut_ptr().expose_provenance(), 0, 0, 0];
+    // SAFETY: writes a byte for each page, for which there is room.
+    let result = unsafe { arch::syscall(number::MINCORE, words) };
+    result == 0 && resident.iter().all(|page| page & 1 == 0)
 }
 
 /// Visits the mappings of this process by address. For any thread, the program's too: it takes no lock, and its memory is
@@ -160,7 +184,7 @@ impl RaisedLimit {
 }
 
 /// The number of prlimit(2), for who makes the call by libc.
-pub const PRLIMIT: core::ffi::c_long = crate::arch::number::PRLIMIT as core::ffi::c_long;
+pub const PRLIMIT: core::ffi::c_long = number::PRLIMIT as core::ffi::c_long;
 
 /// Bytes that nobody can guess.
 pub fn random_key() -> Result<[u8; 32], Errno> {

@@ -15,6 +15,10 @@ use crate::{Area, Errno, process};
 pub const MREMAP: core::ffi::c_long = number::MREMAP as core::ffi::c_long;
 /// The same for mmap.
 pub const MMAP: core::ffi::c_long = number::MMAP as core::ffi::c_long;
+/// The same for brk.
+pub const BRK: core::ffi::c_long = number::BRK as core::ffi::c_long;
+/// The same for mprotect.
+pub const MPROTECT: core::ffi::c_long = number::MPROTECT as core::ffi::c_long;
 /// The same for madvise.
 pub const MADVISE: core::ffi::c_long = number::MADVISE as core::ffi::c_long;
 

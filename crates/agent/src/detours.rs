@@ -1,0 +1,46 @@
+//! Detours: what libc calls inside itself to grow ends in [`crate::calls`], too.
+//!
+//! glibc's malloc calls mmap, brk, mprotect and mremap by addresses that its linker has filled in, so nothing that is
+//! preloaded comes in between. What those functions do is a system call; ours make it, and look after the memory.
+
+use core::ffi::{CStr, c_char, c_long, c_void};
+
+use sys::remap;
+
+use crate::calls;
+use crate::host::weak_address;
+
+type FindSymbol = unsafe extern "C" fn(library: *const c_void, name: *const c_char) -> *const c_void;
+
+/// `RTLD_NEXT`: in the libraries behind the one that asks.
+const BEHIND_US: usize = usize::MAX;
+
+/// To be called while the program has one thread, which does nothing else. Where it cannot be done all is as without it:
+/// growth is seen a moment later.
+pub(crate) fn place() {
+    if sys::process::thread_count() != Some(1) {
+        return;
+    }
+    let detours: [(&CStr, c_long, usize); 4] = [
+        (c"mmap", remap::MMAP, calls::mmap as *const () as usize),
+        (c"mremap", remap::MREMAP, calls::mremap as *const () as usize),
+        (c"mprotect", remap::MPROTECT, calls::mprotect as *const () as usize),
+        (c"brk", remap::BRK, calls::brk as *const () as usize),
+    ];
+    for (name, number, ours) in detours {
+        let libcs = behind_us(name);
+        if libcs != 0 {
+            // SAFETY: a function of a library's, which the only thread does not run; ours does the same.
+            let _ = unsafe { sys::detour::place(libcs, number as u8, ours) };
+        }
+    }
+}
+
+/// The address of a symbol in the libraries behind ours; 0 if there is none.
+fn behind_us(name: &CStr) -> usize {
+    let find = weak_address!("dlsym");
+    // SAFETY: null, or libc's function of that name, which has this signature.
+    let Some(find) = (unsafe { core::mem::transmute::<usize, Option<FindSymbol>>(find) }) else { return 0 };
+    // SAFETY: a name that ends with a zero.
+    unsafe { find(core::ptr::without_provenance(BEHIND_US), name.as_ptr()) }.expose_provenance()
+}
