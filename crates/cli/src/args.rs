@@ -53,6 +53,7 @@ Examples:
   pleat bench codecs                                        120 pages that are built in
   pleat bench codecs --pages pages/ --plot codecs.svg       all *.pages files of a directory, or all its files
   pleat bench codecs --pages core.1234 --codec fold,auto    the memory of a program, from its core dump
+  pleat bench codecs --codec wkdm,wkdm@plain,fold@scalar    a codec beside its plain twin, and one path of fold
   pleat bench codecs --pages a.bin b.bin --json out.json --files
 
 Any file is cut into pages of 4 KiB; of a core dump the memory in it is taken. Pages that are all zero are left out: they
@@ -263,6 +264,9 @@ pub(crate) struct CodecsArgs {
     pub(crate) pages: Vec<PathBuf>,
 
     /// Only these codecs, and the references [default: all]
+    ///
+    /// wkdm@plain is the plain twin of wkdm, and so with each codec of the papers; fold@avx512, fold@avx2, fold@neon and fold@scalar
+    /// are the paths of fold, as fold-deep@avx512 and so on are of fold-deep. These are measured only where they are named.
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub(crate) codec: Vec<String>,
 

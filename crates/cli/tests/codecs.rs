@@ -58,9 +58,11 @@ fn tables_document_and_plot() {
 fn what_cannot_be_measured_is_refused_in_a_line() {
     let nothing = temporary("nothing");
     let nothing = nothing.to_str().unwrap();
+    let foreign = if cfg!(target_arch = "aarch64") { "fold@avx2" } else { "fold@neon" };
     let beneath = format!("{nothing}/out.json");
     for (words, parts) in [
         (&["--codec", "gzip"][..], &["--codec gzip", "lzo1x-1, ", "fold"][..]),
+        (&["--codec", foreign], &["--codec", foreign, "this processor"]),
         (&["--pages", nothing], &["--pages", nothing, "No such file"]),
         (&["--pages", "/dev/null"], &["--pages", "/dev/null"]),
         (&["--json", &beneath], &["--json", &beneath]),

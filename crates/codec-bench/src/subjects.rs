@@ -1,5 +1,8 @@
 //! What is measured: pleat's codecs, and the references beside them.
 
+use std::fmt;
+use std::ops::Deref;
+
 use codec::{Codec, Corrupt, Scratch};
 use page::{PAGE_BYTES, PageBytes};
 use zstd_safe::{CCtx, DCtx};
@@ -23,39 +26,69 @@ pub trait Subject {
     fn decode(&mut self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt>;
 }
 
-/// All that can be measured, the references first.
-pub fn all() -> Vec<Box<dyn Subject>> {
-    let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(Memcpy), Box::new(LibLz4), Box::new(Zstd::new())];
-    for codec in codec::ALL {
-        subjects.push(Box::new(Ours { codec, scratch: Scratch::new() }));
+/// Why a codec is not measured that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// There is none of this name.
+    Unknown(String),
+    /// It is a path of `fold` for another processor.
+    Unable(String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name) => write!(out, "{name}: there is no such codec; there are {}", names().join(", ")),
+            Self::Unable(name) => write!(out, "{name}: this processor has not the instructions that it needs"),
+        }
     }
-    // The plain twins are measured where they are asked for.
-    for codec in codec::PLAIN {
+}
+
+impl std::error::Error for Refused {}
+
+/// All that can be measured here, the references first, and last the paths of `fold`.
+pub fn all() -> Vec<Box<dyn Subject>> {
+    let mut subjects = all_but_paths();
+    for codec in codec::fold_paths().into_iter().filter_map(|(_, codec)| codec) {
         subjects.push(Box::new(Ours { codec, scratch: Scratch::new() }));
     }
     subjects
 }
 
-/// Whether it is a plain twin, which `NAME@plain` names.
-fn is_plain(name: &str) -> bool {
+fn all_but_paths() -> Vec<Box<dyn Subject>> {
+    let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(Memcpy), Box::new(LibLz4), Box::new(Zstd::new())];
+    for codec in codec::ALL.into_iter().chain(codec::PLAIN) {
+        subjects.push(Box::new(Ours { codec, scratch: Scratch::new() }));
+    }
+    subjects
+}
+
+/// Whether it is a plain twin, `NAME@plain`, or one path of a codec, `NAME@PATH`. Those are measured where they are named.
+fn is_part(name: &str) -> bool {
     name.contains('@')
 }
 
-/// The names of all.
+/// The names of all, with those of the paths that this processor cannot run.
 pub fn names() -> Vec<&'static str> {
-    all().iter().map(|subject| subject.name()).collect()
+    let paths = codec::fold_paths().into_iter().map(|(name, _)| name);
+    all_but_paths().iter().map(|subject| subject.name()).chain(paths).collect()
 }
 
-/// Those named, in the order of [`all`], and the two references; all but plain twins if none is named. `Err` is a name that there is not.
-pub fn choose(wanted: &[String]) -> Result<Vec<Box<dyn Subject>>, String> {
-    let names = names();
-    if let Some(unknown) = wanted.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(unknown.clone());
+/// Those named, in the order of [`all`], and the two references; all but plain twins and paths if none is named.
+pub fn choose(wanted: &[String]) -> Result<Vec<Box<dyn Subject>>, Refused> {
+    let (known, subjects) = (names(), all());
+    for name in wanted {
+        if !known.contains(&name.as_str()) {
+            return Err(Refused::Unknown(name.clone()));
+        }
+        if !subjects.iter().any(|subject| subject.name() == name) {
+            return Err(Refused::Unable(name.clone()));
+        }
     }
     let is_wanted = |name: &str| {
-        wanted.is_empty() && !is_plain(name) || [MEMCPY, LZ4].contains(&name) || wanted.iter().any(|one| one == name)
+        wanted.is_empty() && !is_part(name) || [MEMCPY, LZ4].contains(&name) || wanted.iter().any(|one| one == name)
     };
-    Ok(all().into_iter().filter(|subject| is_wanted(subject.name())).collect())
+    Ok(subjects.into_iter().filter(|subject| is_wanted(subject.name())).collect())
 }
 
 /// A copy: what nothing that moves a page can be faster than.
@@ -129,12 +162,12 @@ impl Subject for Zstd {
 }
 
 /// A codec of pleat's.
-struct Ours {
-    codec: &'static dyn Codec,
+struct Ours<C> {
+    codec: C,
     scratch: Scratch,
 }
 
-impl Subject for Ours {
+impl<C: Deref<Target = dyn Codec>> Subject for Ours<C> {
     fn name(&self) -> &'static str {
         // The name by itself means the reference.
         if self.codec.name() == LZ4 { "lz4-flex" } else { self.codec.name() }
@@ -175,7 +208,17 @@ mod tests {
         };
         assert_eq!(chosen(&["fold"]).unwrap(), ["memcpy", "lz4", "fold"]);
         assert_eq!(chosen(&["wkdm", "wkdm@plain"]).unwrap(), ["memcpy", "lz4", "wkdm", "wkdm@plain"]);
-        assert_eq!(chosen(&[]).unwrap().len() + codec::PLAIN.len(), names().len());
-        assert_eq!(chosen(&["fold", "gzip"]), Err("gzip".to_owned()));
+        assert_eq!(chosen(&["fold@scalar"]).unwrap(), ["memcpy", "lz4", "fold@scalar"]);
+        assert!(chosen(&[]).unwrap().iter().all(|name| !name.contains('@')));
+        assert_eq!(chosen(&["fold", "gzip"]), Err(Refused::Unknown("gzip".to_owned())));
+    }
+
+    #[test]
+    fn a_path_for_another_processor_is_refused() {
+        let foreign = if cfg!(target_arch = "aarch64") { "fold-deep@avx2" } else { "fold-deep@neon" };
+        assert!(names().contains(&foreign));
+        let refused = choose(&[foreign.to_owned()]).err().expect("no processor has both");
+        assert_eq!(refused, Refused::Unable(foreign.to_owned()));
+        assert!(refused.to_string().starts_with(&format!("{foreign}: this processor")));
     }
 }

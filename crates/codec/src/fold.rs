@@ -21,6 +21,7 @@ mod format;
 pub(crate) mod frequent;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod paths;
 mod places;
 mod scalar;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -28,6 +29,8 @@ mod shuffles;
 #[cfg(test)]
 mod tests;
 mod words;
+
+pub use paths::fold_paths;
 
 use format::{BITMAP_HEAD_BYTES, HEADER_BYTES, Head, List, STORED, STORED_BYTES};
 use places::{Places, Scores};

@@ -24,7 +24,7 @@ mod sequences;
 
 pub use auto::Auto;
 pub use dense::Dense;
-pub use fold::{Fold, FoldDeep};
+pub use fold::{Fold, FoldDeep, fold_paths};
 pub use lz4::Lz4;
 pub use papers::{Lzo1x1, Lzrw1, Lzrw1a, MxtLz1, PLAIN, Pbpm, PbpmSeparate, PbpmSingle, Wk4x4, Wkdm};
 pub use same_filled::{fill, same_filled};
