@@ -13,6 +13,8 @@ use super::shuffles::{PACKS, UNPACKS};
 use super::words::{self, Words};
 use super::{GROUP, LISTED, Path, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
 
+mod decode;
+
 cpufeatures::new!(needed, "avx2", "bmi1", "popcnt");
 
 /// A processor that has all that is used here. Not the bit scatter of BMI2, which takes some processors 18 cycles and more.
@@ -27,9 +29,9 @@ impl Avx2 {
 }
 
 impl Path for Avx2 {
-    type Steps = words::Steps;
-    type Room = words::Steps;
-    const ROOM: words::Steps = words::Steps::NONE;
+    type Steps = [decode::Step];
+    type Room = decode::Room;
+    const ROOM: decode::Room = decode::EMPTY;
 
     fn ones(self, bytes: &[u8]) -> usize {
         #[target_feature(enable = "popcnt")]
@@ -68,22 +70,13 @@ impl Path for Avx2 {
     }
 
     fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
-        #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn prepare(with: Avx2, head: &Head<'_>, masks: &[u8], steps: &mut words::Steps) -> usize {
-            words::prepare(with, head, masks, steps)
-        }
         // SAFETY: the processor has what it needs, as `self` proves.
-        let count = unsafe { prepare(self, head, masks, room) };
-        (count, room)
+        unsafe { decode::prepare(head, masks, room) }
     }
 
     fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
-        #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn rebuild(with: Avx2, head: &Head<'_>, steps: &words::Steps, literals: &[u8], page: &mut PageBytes) {
-            words::rebuild(with, head, steps, literals, page);
-        }
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { rebuild(self, head, steps, literals, page) }
+        unsafe { decode::rebuild(head, steps, literals, page) }
     }
 }
 
