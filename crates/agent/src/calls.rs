@@ -18,6 +18,7 @@ use sys::locking;
 use sys::remap::{self, Request};
 use sys::user_mode;
 
+use crate::growth::Use;
 use crate::host::{agent, weak_address};
 
 #[link(name = "c")]
@@ -29,6 +30,7 @@ unsafe extern "C" {
 const PROT_WRITE: c_int = 2;
 const MAP_PRIVATE: c_int = 2;
 const MAP_ANONYMOUS: c_int = 0x20;
+const MAP_NORESERVE: c_int = 0x4000;
 
 /// This thread's errno.
 fn libc_errno() -> &'static Cell<c_int> {
@@ -69,7 +71,7 @@ pub(crate) unsafe extern "C" fn mmap(
         && is_to_be_managed
         && let Some(agent) = agent()
     {
-        agent.has_grown(bytes);
+        agent.has_grown(bytes, if flags & MAP_NORESERVE == 0 { Use::Dense } else { Use::Sparse });
     }
     mapped as *mut c_void
 }
@@ -118,7 +120,7 @@ pub(crate) unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
         && reached > before
         && let Some(agent) = agent()
     {
-        agent.has_grown(reached - before);
+        agent.has_grown(reached - before, Use::Dense);
     }
     0
 }
@@ -151,7 +153,7 @@ pub(crate) unsafe extern "C" fn mremap(
         && new_bytes > old_bytes
         && let Some(agent) = agent()
     {
-        agent.has_grown(new_bytes - old_bytes);
+        agent.has_grown(new_bytes - old_bytes, Use::Dense);
     }
     moved
 }

@@ -117,6 +117,7 @@ extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment:
     if registered != 0 {
         failure::fail(format_args!("fork handlers cannot be registered: {registered}"));
     }
+    agent.begins_with(sys::process::writable());
 }
 
 /// Every system call from here on is trapped, fork among them: libc's handlers are not needed.
@@ -129,8 +130,9 @@ fn start_in_user_mode(agent: &'static Agent) {
         return AGENT.store(core::ptr::null_mut(), Ordering::Release);
     }
     if watcher::start(agent).is_err() {
-        AGENT.store(core::ptr::null_mut(), Ordering::Release);
+        return AGENT.store(core::ptr::null_mut(), Ordering::Release);
     }
+    agent.begins_with(sys::process::writable());
 }
 
 static HOOKS: sys::user_mode::Hooks = sys::user_mode::Hooks {

@@ -100,7 +100,7 @@ extern "C" fn watch(argument: usize) -> ! {
     let mut ticks = membership.ledger.runner_ticks.load(Ordering::Relaxed);
     loop {
         if membership.is_active() {
-            if is_large(&membership) {
+            if agent.growth.is_waited_for.load(Ordering::Relaxed) || is_large(&membership) {
                 keeper::keep(agent);
             }
             thread::sleep(LOOK_ACTIVE);

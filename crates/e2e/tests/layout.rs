@@ -34,11 +34,23 @@ fn heaps_that_are_filled_at_once_stay_inside_the_budget() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
+    const ALL: &str = "200000000";
     for (threads, mib, block) in
-        [("1", "200", "4000"), ("4", "50", "4000"), ("4", "50", "100000"), ("2", "100", "2000000")]
+        [("1", "200", "4000"), ("4", "50", "4000"), ("4", "50", "100000"), ("2", "100", "2000000"), ("1", "200", ALL)]
     {
         compare_spilling(&turn, &words([&program, threads, mib, block]), [96, 64, 48], Spill::May);
     }
+}
+
+/// The same of memory that the program has from the beginning.
+#[test]
+fn a_declared_array_that_is_filled_at_once_stays_inside_the_budget() {
+    let turn = turn("declared");
+    let program = match turn.compile("declared.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    compare_spilling(&turn, &words([&program]), [96, 64, 48], Spill::May);
 }
 
 /// What the kernel moves it moves to where the same may be done: from memory that is executed, too.

@@ -132,9 +132,18 @@ impl ProcFiles {
 
 /// What an open /proc/PID/statm says: see [`anonymous_of_statm`].
 pub(crate) fn resident_anonymous(statm: impl AsFd) -> Option<ByteCount> {
+    with_statm(statm, anonymous_of_statm)
+}
+
+/// Private memory that may be written, resident or not: the sixth field.
+pub(crate) fn writable(statm: impl AsFd) -> Option<ByteCount> {
+    with_statm(statm, |text| Some(PageCount(text.split(' ').nth(5)?.parse().ok()?).bytes()))
+}
+
+fn with_statm<T>(statm: impl AsFd, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     let mut text = [0; 128];
     let length = rustix::io::pread(statm, &mut text, 0).ok()?;
-    anonymous_of_statm(core::str::from_utf8(&text[..length]).ok()?)
+    read(core::str::from_utf8(&text[..length]).ok()?)
 }
 
 /// Resident pages that are of no file: second field of /proc/PID/statm less the third.

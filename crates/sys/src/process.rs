@@ -76,6 +76,11 @@ pub fn resident_anonymous() -> Option<ByteCount> {
     crate::proc_files::resident_anonymous(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
 }
 
+/// Private memory of this process that may be written, resident or not.
+pub fn writable() -> Option<ByteCount> {
+    crate::proc_files::writable(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
+}
+
 /// The most that has been resident in this process so far, file pages included. For any thread: it needs no descriptor.
 pub fn peak_resident() -> ByteCount {
     const SELF: usize = 0;
