@@ -1,9 +1,9 @@
 //! Growth of the program, told by its own threads where it asks for memory.
 //!
 //! While memory is managed the pager looks after it ([`pager::Pager::announce`]). Before, `pleat run` looks now and then,
-//! and a program fills its whole budget in that time. So who has grown by half of what was left when it last looked, or
-//! asks for more at once than the budget has left, does not wait for the next look: the run becomes active, and the program
-//! goes on when its memory is managed.
+//! and programs fill their whole budget in that time. So once the run has been given half of what was left at the last look,
+//! who asks for more asks for a look first, and if the run is active then, waits until he is managed. So does who asks for
+//! more at once than the budget has left.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -11,25 +11,26 @@ use core::time::Duration;
 use page::ByteCount;
 use pager::ledger::Ledger;
 use sys::process::peak_resident;
+use sys::sync::{Sharing, wait_while};
 use sys::{clock, thread};
 
 use crate::watcher::{Agent, SMALL_DIVISOR};
 
 /// Smaller steps are added up.
 const BYTES_MIN: u64 = 128 << 10;
+/// Longest wait for a look.
+const LOOK_PATIENCE: Duration = Duration::from_millis(5);
 /// Longest wait for management to begin: it takes two or three milliseconds.
 const PATIENCE: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Without a lock: those who grow are threads of the program's.
+/// Without a lock: those who grow are threads of the program's. The numbers are estimates, read and written Relaxed.
 pub(crate) struct Growth {
     ledger: &'static Ledger,
-    /// The look of `pleat run` that the rest is counted from.
-    tick: AtomicU32,
-    /// What had been resident then, at its peak.
-    resident: AtomicU64,
-    /// What has been mapped since.
-    mapped: AtomicU64,
+    /// What this process has been given since it last stopped to look.
+    given: AtomicU64,
+    /// The look of `pleat run` behind which it did not come in time.
+    late_behind: AtomicU32,
     /// A thread waits until the process is managed, however small it is yet.
     pub(crate) is_waited_for: AtomicBool,
     /// Management did not begin in time once.
@@ -40,12 +41,15 @@ impl Growth {
     pub(crate) fn new(ledger: &'static Ledger) -> Self {
         Self {
             ledger,
-            tick: AtomicU32::new(0),
-            resident: AtomicU64::new(0),
-            mapped: AtomicU64::new(0),
+            given: AtomicU64::new(0),
+            late_behind: AtomicU32::new(0),
             is_waited_for: AtomicBool::new(false),
             has_waited: AtomicBool::new(false),
         }
+    }
+
+    fn is_active(&self) -> bool {
+        self.ledger.active.load(Ordering::Acquire) != 0
     }
 
     /// Whether so many bytes are more than the budget has left: then nobody is asked again before it is passed.
@@ -56,25 +60,30 @@ impl Growth {
         bytes > budget.saturating_sub(threshold.saturating_sub(room))
     }
 
-    /// So many bytes have been mapped. Says whether the program is to wait until it is managed.
-    fn is_too_much(&self, bytes: u64) -> bool {
-        // Relaxed, all of it: estimates.
-        let is_active = self.ledger.active.load(Ordering::Relaxed) != 0;
-        // Acquire: the room is that of this look, or a later one's.
+    /// The run is not active yet, and has been given so many bytes more. Asks for a look where that is due.
+    fn look(&self, bytes: u64) {
+        let given = self.ledger.given_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let tick = self.ledger.runner_ticks.load(Ordering::Acquire);
-        if !is_active && self.tick.swap(tick, Ordering::Relaxed) != tick {
-            self.resident.store(peak_resident().0, Ordering::Relaxed);
-            self.mapped.store(0, Ordering::Relaxed);
+        let is_late = self.late_behind.load(Ordering::Relaxed) == tick;
+        if given < BYTES_MIN || given <= self.ledger.room_bytes.load(Ordering::Relaxed) / 2 || is_late {
+            return;
         }
-        let mapped = self.mapped.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.ledger.ask_for_look();
+        wait_while(&self.ledger.runner_ticks, tick, LOOK_PATIENCE, Sharing::Machine);
+        if self.ledger.runner_ticks.load(Ordering::Acquire) == tick {
+            self.late_behind.store(tick, Ordering::Relaxed);
+        }
+    }
+
+    /// The run is active. Whether this process has become too large to go on unmanaged.
+    fn is_large(&self, bytes: u64) -> bool {
+        let given = self.given.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let small = self.ledger.budget_bytes.load(Ordering::Relaxed) / SMALL_DIVISOR;
-        let limit = if is_active { small } else { self.ledger.room_bytes.load(Ordering::Relaxed) / 2 };
-        if mapped < BYTES_MIN || mapped <= limit {
+        if given < BYTES_MIN.max(small) {
             return false;
         }
-        self.mapped.store(0, Ordering::Relaxed);
-        let before = if is_active { 0 } else { self.resident.load(Ordering::Relaxed) };
-        peak_resident().0.saturating_sub(before) > limit
+        self.given.store(0, Ordering::Relaxed);
+        peak_resident().0 > small
     }
 }
 
@@ -93,19 +102,25 @@ impl Agent {
         if let Some(keeper) = self.keeper() {
             return keeper.pager.announce(ByteCount(bytes as u64));
         }
-        let is_beyond = to_come == Use::Dense && self.growth.is_beyond_budget(bytes as u64);
-        let is_to_wait = is_beyond || self.growth.is_too_much(bytes as u64);
-        if !is_to_wait || self.growth.has_waited.load(Ordering::Relaxed) {
-            return;
+        let growth = &self.growth;
+        let is_beyond = to_come == Use::Dense && growth.is_beyond_budget(bytes as u64);
+        if is_beyond && !growth.is_active() {
+            growth.ledger.activate();
+        } else if !growth.is_active() {
+            growth.look(bytes as u64);
         }
-        self.growth.is_waited_for.store(true, Ordering::Relaxed);
-        if self.growth.ledger.active.load(Ordering::Relaxed) == 0 {
-            self.growth.ledger.activate();
+        let is_to_wait = growth.is_active() && (is_beyond || growth.is_large(bytes as u64));
+        if is_to_wait && !growth.has_waited.load(Ordering::Relaxed) {
+            growth.is_waited_for.store(true, Ordering::Relaxed);
+            self.wait_until_managed(ByteCount(bytes as u64));
         }
+    }
+
+    fn wait_until_managed(&self, bytes: ByteCount) {
         let end_ns = clock::now_ns() + PATIENCE.as_nanos() as u64;
         while clock::now_ns() < end_ns {
             if let Some(keeper) = self.keeper() {
-                return keeper.pager.announce(ByteCount(bytes as u64));
+                return keeper.pager.announce(bytes);
             }
             thread::sleep(PAUSE);
         }

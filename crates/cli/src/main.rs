@@ -3,6 +3,7 @@
 
 mod agent;
 mod args;
+mod bell;
 mod bench;
 mod budget;
 mod doctor;

@@ -17,6 +17,7 @@ use sys::host::SharedFile;
 
 use crate::agent::SANITIZER_VARIABLE;
 use crate::args::{RunArgs, WhenFull};
+use crate::bell::Bell;
 use crate::failure::{Failure, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_PLEAT, STATUS_STOPPED};
 use crate::signals::Signals;
 use crate::stats::{Run, StatsFile};
@@ -63,6 +64,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         ledger,
         child,
         signals,
+        bell: Bell::hang(ledger).context("cannot listen to the agents")?,
         table: Table::new(ledger),
         strays: Strays::default(),
         swap_warning: swap.as_ref().and_then(Swap::warning),

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use page::ByteCount;
 use pager::ledger::{Ledger, Phase};
 
+use crate::bell::Bell;
 use crate::proc;
 use crate::signals::Signals;
 use crate::stats::{Report, StatsFile};
@@ -46,6 +47,7 @@ pub(crate) struct Supervisor {
     pub(crate) ledger: &'static Ledger,
     pub(crate) child: Child,
     pub(crate) signals: Signals,
+    pub(crate) bell: Bell,
     pub(crate) table: Table,
     pub(crate) strays: Strays,
     /// Printed when the agents start to work: a run that fits never uses its swap file.
@@ -74,7 +76,9 @@ impl Supervisor {
                 self.write_stats(true);
                 next_stats = now + STATS_EVERY;
             }
-            self.wait_until(next_look.min(next_stats))?;
+            if self.wait_until(next_look.min(next_stats))? {
+                next_look = Instant::now();
+            }
             if self.signals.forward(self.program())
                 && let Some(status) = self.child_changed()?
             {
@@ -112,11 +116,10 @@ impl Supervisor {
 
     /// One look at all processes. Returns when the next one is due.
     fn look(&mut self, elapsed: Duration, thorough: bool) -> Duration {
+        let given = self.ledger.given_bytes.load(Relaxed);
         let look = self.table.look(elapsed, thorough);
         let left = ByteCount(self.ledger.threshold_bytes.load(Relaxed)).saturating_sub(look.footprint);
-        self.ledger.room_bytes.store(left.0, Relaxed);
-        // A sign of life. Release: an agent that sees it sees what is left.
-        self.ledger.runner_ticks.fetch_add(1, Release);
+        self.ledger.have_looked(left.0, given);
         self.end_stuck(&look);
         self.pass_message_on();
         if look.stopped {
@@ -161,15 +164,22 @@ impl Supervisor {
         }
     }
 
-    fn wait_until(&self, due: Instant) -> Result<()> {
+    /// Returns whether somebody has asked for a look.
+    fn wait_until(&mut self, due: Instant) -> Result<bool> {
         // One more than the whole milliseconds left, so that the wait does not end just before the time.
         let left = due.saturating_duration_since(Instant::now()).as_millis() as u16 + 1;
-        let mut descriptors = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        let mut descriptors =
+            [self.signals.as_fd(), self.bell.as_fd()].map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
         match poll(&mut descriptors, PollTimeout::from(left)) {
             // EINTR: a signal; the pipe says which.
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(errno) => Err(errno).context("poll"),
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno).context("poll"),
         }
+        let has_rung = descriptors[1].any().unwrap_or_default();
+        if has_rung {
+            self.bell.silence().context("cannot read a pipe")?;
+        }
+        Ok(has_rung)
     }
 
     /// Follows the program's changes of state. Returns its status once it has ended.

@@ -45,6 +45,18 @@ fn heaps_that_are_filled_at_once_stay_inside_the_budget() {
     }
 }
 
+/// The same of processes that are small when the run is short of memory.
+#[test]
+fn processes_that_grow_together_stay_inside_the_budget() {
+    let turn = turn("together");
+    let program = match turn.compile("heaps.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let all = "for number in 1 2 3 4 5 6 7 8; do $0 1 30 4000 1 & done; wait";
+    compare_spilling(&turn, &words(["/bin/sh", "-c", all, &program]), [128, 96, 64], Spill::May);
+}
+
 /// The same of memory that the program has from the beginning.
 #[test]
 fn a_declared_array_that_is_filled_at_once_stays_inside_the_budget() {

@@ -319,6 +319,21 @@ impl Ledger {
         wake_all(&self.active, Sharing::Machine);
     }
 
+    /// `pleat run` is to look now.
+    pub fn ask_for_look(&self) {
+        self.looks_asked.fetch_add(1, Release);
+        wake_all(&self.looks_asked, Sharing::Machine);
+    }
+
+    /// `pleat run` has looked, and `left` bytes are left to the threshold. `given` had been given when it began.
+    pub fn have_looked(&self, left: u64, given: u64) {
+        self.room_bytes.store(left, Relaxed);
+        self.given_bytes.fetch_sub(given, Relaxed);
+        // Release: who sees the look sees what is left.
+        self.runner_ticks.fetch_add(1, Release);
+        wake_all(&self.runner_ticks, Sharing::Machine);
+    }
+
     /// Leaves a line for `pleat run` to print. One at a time: a second one, before the first is printed, is lost.
     pub fn leave_message(&self, line: &str) {
         if self.message_state.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
@@ -352,6 +367,8 @@ pub struct Ledger {
     pub threshold_bytes: AtomicU64,
     /// What was left to that when `pleat run` last looked.
     pub room_bytes: AtomicU64,
+    /// What its processes have been given since.
+    pub given_bytes: AtomicU64,
     /// `--swap-size`; 0 means no swap.
     pub swap_bytes_max: AtomicU64,
     /// By how much an agent raises limits on addresses: see `sys::addresses`. 0 until the first one has begun.
@@ -362,7 +379,7 @@ pub struct Ledger {
     pub active: AtomicU32,
     /// Process id of `pleat run`.
     pub runner_pid: AtomicU32,
-    /// Counts up while `pleat run` is alive and watching.
+    /// Looks of `pleat run`, a sign of life; a futex.
     pub runner_ticks: AtomicU32,
     /// 1 once the warning of `--when-full exceed` has been printed, so that a run prints it once.
     pub warned: AtomicU32,
@@ -370,6 +387,8 @@ pub struct Ledger {
     pub message_state: AtomicU32,
     /// A line that an agent could not write to its program's standard error; UTF-8, zero-padded.
     pub message: [AtomicU64; 32],
+    /// How often `pleat run` has been asked for a look; a futex.
+    pub looks_asked: AtomicU32,
     /// Entries from here on have never been used.
     pub processes_used: AtomicU32,
     /// `--codec`: its place in `codec::ALL`.
