@@ -30,8 +30,9 @@ use crate::watcher::{self, Agent};
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const LOOK: Duration = Duration::from_millis(2);
-/// Longest wait of a parent for its child's agent: a child that is stopped in between holds its parent up no longer.
-const PARENT_PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait of a parent for its child's agent, in looks: a child that is stopped in between holds its parent up no
+/// longer, five seconds. Where both hardly get a processor the looks take longer, too.
+const PARENT_LOOKS_MAX: u32 = 2500;
 /// Between two looks for what comes soon.
 pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 /// What the agents say to each other.
@@ -235,12 +236,11 @@ impl Forks {
     /// On the forking thread: waits until the child's memory is the child's own.
     fn wait_for_end(&self) {
         let before = self.done_before.load(Ordering::Relaxed);
-        let begun = sys::clock::now_ns();
-        while self.done.load(Ordering::Acquire) == before {
-            wait_while(&self.done, before, LOOK, Sharing::Process);
-            if sys::clock::now_ns() - begun > PARENT_PATIENCE.as_nanos() as u64 {
+        for _ in 0..PARENT_LOOKS_MAX {
+            if self.done.load(Ordering::Acquire) != before {
                 return;
             }
+            wait_while(&self.done, before, LOOK, Sharing::Process);
         }
     }
 
