@@ -17,6 +17,7 @@ use crate::manual::print;
 use crate::size::Ram;
 
 mod calibrate;
+mod plot;
 mod timed;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -24,7 +25,7 @@ Examples:
   pleat sim app.trace --replacement lru,min --pages 1000,2000,4000
   pleat sim app.trace --system pleat,off --ram 25%,50%,75% --backing sata-ssd --ratio 0.35
   pleat sim --calibrate here.json; pleat sim app.trace --system pleat --ram 50% --machine here.json --backing here.json
-  pleat sim a.txt b.trace --replacement lru,min,clock --pages 25000 --json out.json
+  pleat sim a.txt b.trace --replacement lru,min,clock --pages 25000 --json out.json --plot plots
 
 A trace is a text with one reference a line (`R 499` or `W 0x1f3`, page numbers), pleat's own compact form, or what
 `valgrind --tool=lackey --trace-mem=yes` prints; - is standard input. docs/format/trace.md in pleat's source has the details.
@@ -78,6 +79,11 @@ pub(crate) struct SimArgs {
     /// Write an array of objects here, one for each trace, policy and size; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Draw SVGs into this directory: misses by pages, one file a trace; or, with --system, faults, pool and resident pages over
+    /// time, one file for each trace, system and size
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
 
     /// Measure this machine, which takes some seconds, and write what its steps cost here, for --machine and --backing. The
     /// device is that of the temporary directory
@@ -143,11 +149,18 @@ pub(crate) fn run(args: &SimArgs) -> Result<()> {
     // Before the work: nobody wants to hear of it only afterwards.
     let json = args.json.as_deref().filter(|path| *path != Path::new("-"));
     let json = json.map(|path| File::create(path).with_context(|| format!("--json {}", path.display()))).transpose()?;
+    let mut plots = args.plot.as_deref().map(plot::Folder::new).transpose()?;
     let (document, table) = if args.system.is_empty() {
         let rows = replacement(args)?;
+        if let Some(plots) = &mut plots {
+            plot_replacement(&rows, plots)?;
+        }
         (document(&rows)?, replacement_table(&rows, args.traces.len() > 1))
     } else {
         let rows = timed::run(args)?;
+        if let Some(plots) = &mut plots {
+            timed::plot(&rows, plots)?;
+        }
         (document(&rows)?, timed::table(&rows))
     };
     match (&args.json, json) {
@@ -180,6 +193,18 @@ fn replacement(args: &SimArgs) -> Result<Vec<Row>> {
         }));
     }
     Ok(rows)
+}
+
+/// A file for each trace, a line for each policy.
+fn plot_replacement(rows: &[Row], plots: &mut plot::Folder) -> Result<()> {
+    for of_trace in rows.chunk_by(|one, next| one.trace == next.trace) {
+        let lines = of_trace.chunk_by(|one, next| one.policy == next.policy).map(|of_policy| {
+            let share = |row: &Row| (row.pages as f64, row.misses as f64 * 100.0 / row.references.max(1) as f64);
+            plot::Line { name: of_policy[0].policy, points: of_policy.iter().map(share).collect() }
+        });
+        plots.write(&[&of_trace[0].trace, "misses"], &plot::misses(&of_trace[0].trace, lines.collect())?)?;
+    }
+    Ok(())
 }
 
 const fn truncated_at(ending: Ending) -> Option<u64> {

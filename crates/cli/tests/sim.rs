@@ -256,3 +256,39 @@ fn its_speed_can_be_measured() {
         assert!(speeds.len() == 2 && speeds.iter().all(|speed| speed.as_f64().unwrap() > 0.0), "{row}");
     }
 }
+
+/// A directory that goes with the test.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn plots_are_files_of_their_own() {
+    let trace = Temporary::new("plotted", LOOP.as_bytes());
+    let folder = Folder(std::env::temp_dir().join(format!("pleat-plots-{}", std::process::id())));
+    let plots = folder.0.join("not there yet");
+    let plot = ["--plot", plots.to_str().unwrap()];
+    let played = |words: &[&str]| {
+        let output = sim(&[&[trace.path()][..], words, &plot].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let files = fs::read_dir(&plots).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<String> = files.collect();
+        files.sort();
+        files
+    };
+    let files = played(&["--replacement", "lru,min", "--pages", "3,4"]);
+    assert!(files.len() == 1 && files[0].ends_with("plotted-misses.svg"), "{files:?}");
+    let drawn = fs::read_to_string(plots.join(&files[0])).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.matches("<circle").count() == 4, "{drawn}");
+    let files = played(&["--system", "pleat,off", "--ram", "1M,2M"]);
+    assert!(files.len() == 5 && files.iter().any(|name| name.ends_with("-off-2_MiB.svg")), "{files:?}");
+    let drawn = fs::read_to_string(plots.join(&files[1])).unwrap();
+    assert!(["first touch", "resident", "RAM", "backed"].iter().all(|line| drawn.contains(&format!("\n{line}\n"))));
+    assert!(
+        refused(&[trace.path(), "--replacement", "lru", "--pages", "3", "--plot", trace.path()]).contains("--plot")
+    );
+}

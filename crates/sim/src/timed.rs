@@ -18,12 +18,15 @@ mod costs;
 mod device;
 mod encodings;
 mod lengths;
+mod moments;
 mod off;
 
 pub use costs::{Basis, CodecCost, Cost, Machine, Seat};
 pub use device::Device;
 use device::Queue;
 pub use lengths::Lengths;
+pub use moments::Moment;
+use moments::Moments;
 
 /// What keeps the program inside its RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,8 +126,8 @@ pub struct Outcome {
     pub read_bytes: u64,
     /// The largest pool.
     pub pool_bytes_max: u64,
-    /// The pool over time: seconds and bytes, at most some hundred points.
-    pub pool: Vec<(f64, u64)>,
+    /// How it went, at some hundred moments from the first reference to the last.
+    pub over_time: Vec<Moment>,
 }
 
 /// The clock of a run, and what is counted on it.
@@ -172,10 +175,16 @@ trait Keeper {
 
     /// What the pool takes now.
     fn pool_bytes(&self) -> u64;
+
+    /// What pages take that are in memory as they are.
+    fn resident_bytes(&self) -> u64;
 }
 
-/// How many points of the pool are kept before every other one is dropped.
-const POINTS_MAX: usize = 256;
+/// How the run is now.
+fn moment(run: &Run<'_>, keeper: &dyn Keeper) -> Moment {
+    let (pool_bytes, resident_bytes) = (keeper.pool_bytes(), keeper.resident_bytes());
+    Moment { seconds: run.now_ns / 1e9, pool_bytes, resident_bytes, faults: run.faults }
+}
 
 /// Plays a trace to its end, or to where it is damaged.
 pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayError> {
@@ -207,7 +216,7 @@ pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayErro
     let mut outcome = Outcome::default();
     let (mut batch, mut samples) = (Vec::new(), Vec::<Sample>::new());
     let mut last = None;
-    let (mut every, mut until_point) = (1, 1);
+    let mut moments = Moments::new();
     loop {
         trace.read(&mut batch, &mut samples)?;
         run.lengths.learn(&samples);
@@ -223,23 +232,16 @@ pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayErro
             run.now_ns += since as f64 * unit_ns;
             outcome.unlimited_seconds += since as f64 * unit_ns / 1e9;
             keeper.touch(&mut run, reference.page, reference.access == trace::Access::Write);
+            if moments.is_due(run.now_ns) {
+                moments.push(run.now_ns, moment(&run, &*keeper));
+            }
         }
         outcome.references += batch.len() as u64;
         outcome.pool_bytes_max = outcome.pool_bytes_max.max(keeper.pool_bytes());
-        until_point -= 1;
-        if until_point == 0 {
-            outcome.pool.push((run.now_ns / 1e9, keeper.pool_bytes()));
-            if outcome.pool.len() == POINTS_MAX {
-                every *= 2;
-                let mut index = 0;
-                outcome.pool.retain(|_| {
-                    index += 1;
-                    index % 2 == 0
-                });
-            }
-            until_point = every;
-        }
     }
+    outcome.over_time = moments.finish(moment(&run, &*keeper));
+    let largest = outcome.over_time.iter().map(|moment| moment.pool_bytes).max();
+    outcome.pool_bytes_max = outcome.pool_bytes_max.max(largest.unwrap_or(0));
     Ok(finish(outcome, &run))
 }
 

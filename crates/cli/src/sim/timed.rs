@@ -10,9 +10,10 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use serde::Serialize;
 use sim::replacement::Contest;
-use sim::timed::{self, Basis, Cost, Device, Machine, Outcome, Setup, System};
+use sim::timed::{self, Basis, Cost, Device, Machine, Moment, Outcome, Setup, System};
 use trace::Trace;
 
+use super::plot::{Folder, Line, Panel, draw};
 use super::{SimArgs, truncated_at, warn};
 use crate::size::{Human, Ram};
 
@@ -173,6 +174,45 @@ fn cell(path: &Path, system: System, ram: ByteCount, args: &SimArgs) -> Result<R
         truncated_at_byte: truncated_at(trace.ending()),
         outcome,
     })
+}
+
+/// A file for each row.
+pub(super) fn plot(rows: &[Row], plots: &mut Folder) -> Result<()> {
+    for row in rows {
+        let ram = Human(row.ram_bytes).to_string();
+        plots.write(&[&row.trace, row.system, &ram], &draw(&panels(row))?)?;
+    }
+    Ok(())
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// How a run went: what is in memory, above how often it faulted until then.
+fn panels(row: &Row) -> [Panel<'static>; 2] {
+    let moments = &row.outcome.over_time;
+    let line = |name, value: fn(&Moment) -> f64| Line {
+        name,
+        points: moments.iter().map(|moment| (moment.seconds, value(moment))).collect(),
+    };
+    let ends = [0.0, row.outcome.run_seconds].map(|seconds| (seconds, mib(row.ram_bytes)));
+    let memory = vec![
+        line("resident", |moment| mib(moment.resident_bytes)),
+        line("pool", |moment| mib(moment.pool_bytes)),
+        Line { name: "RAM", points: ends.to_vec() },
+    ];
+    let faults = vec![
+        line("first touch", |moment| moment.faults.first_touch as f64),
+        line("soft", |moment| moment.faults.soft as f64),
+        line("compressed", |moment| (moment.faults.compressed + moment.faults.same_filled) as f64),
+        line("backed", |moment| moment.faults.backed as f64),
+    ];
+    let title = format!("{}: {} in {}", row.trace, row.system, Human(row.ram_bytes));
+    [
+        Panel { title, x: "seconds", y: "MiB", lines: memory },
+        Panel { title: String::new(), x: "seconds", y: "faults so far", lines: faults },
+    ]
 }
 
 /// Rows for people.

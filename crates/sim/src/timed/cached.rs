@@ -331,4 +331,8 @@ impl Keeper for Cached {
     fn pool_bytes(&self) -> u64 {
         self.pool().0
     }
+
+    fn resident_bytes(&self) -> u64 {
+        self.live.held().bytes().0
+    }
 }

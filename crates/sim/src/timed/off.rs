@@ -104,4 +104,8 @@ impl Keeper for Off {
     fn pool_bytes(&self) -> u64 {
         0
     }
+
+    fn resident_bytes(&self) -> u64 {
+        (self.frames.len() * PAGE_BYTES) as u64
+    }
 }

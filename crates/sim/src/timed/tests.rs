@@ -95,6 +95,35 @@ fn every_system_simulates() {
     }
 }
 
+/// However long a run takes: from the first reference to the last, with steps that are about even, and inside the RAM.
+#[test]
+fn moments_tell_the_whole_run() {
+    for references in [10, 60_000] {
+        let trace = plan("rand", 16_000, references);
+        for system in [pleat(), System::Off] {
+            let outcome = simulate(system, &trace, 6000, "disk-7200", 0.5);
+            let moments = &outcome.over_time;
+            assert!(
+                moments.is_sorted_by(|one, next| one.seconds < next.seconds && one.faults.soft <= next.faults.soft)
+            );
+            assert!(moments.len() <= 256 && (references < 100 || moments.len() > 100), "{}", moments.len());
+            let (first, last) = (moments[0], moments[moments.len() - 1]);
+            assert_eq!((first.faults.first_touch, first.resident_bytes), (1, 4096), "{system:?}");
+            assert_eq!((last.seconds, last.faults), (outcome.run_seconds, outcome.faults), "{system:?}");
+            // Not all: one reference may wait long for the device.
+            let mut steps: Vec<f64> = moments.windows(2).map(|pair| pair[1].seconds - pair[0].seconds).collect();
+            steps.sort_by(f64::total_cmp);
+            let most = steps[steps.len() * 9 / 10];
+            assert!(references < 100 || most < 0.02 * outcome.run_seconds, "{system:?}: {most}");
+            assert!(
+                moments.iter().all(|moment| moment.pool_bytes + moment.resident_bytes <= 6000 * 4096),
+                "{system:?}"
+            );
+            assert!(moments.iter().all(|moment| moment.pool_bytes <= outcome.pool_bytes_max), "{system:?}");
+        }
+    }
+}
+
 /// A codec that has costs of its own is charged for them, and no other.
 #[test]
 fn each_system_pays_for_its_codec() {
