@@ -11,18 +11,20 @@ use page::PageCount;
 use serde::Serialize;
 use sim::replacement::{Contest, Policy, Score};
 use sim::timed::{Device, Machine, System};
-use trace::Ending;
+use trace::{Ending, Trace};
 
 use crate::manual::print;
 use crate::size::Ram;
 
 mod calibrate;
+mod curve;
 mod plot;
 mod timed;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   pleat sim app.trace --replacement lru,min --pages 1000,2000,4000
+  pleat sim app.trace --curve lru,min --plot plots
   pleat sim app.trace --system pleat,off --ram 25%,50%,75% --backing sata-ssd --ratio 0.35
   pleat sim --calibrate here.json; pleat sim app.trace --system pleat --ram 50% --machine here.json --backing here.json
   pleat sim a.txt b.trace --replacement lru,min,clock --pages 25000 --json out.json --plot plots
@@ -47,12 +49,18 @@ pub(crate) struct SimArgs {
 
     /// Count misses of these replacement policies: lru, min (Belady's), fifo, clock, pleat
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = policy,
-        required_unless_present_any = ["system", "calibrate", "costs", "probe"], conflicts_with = "system", requires = "pages")]
+        required_unless_present_any = ["curve", "system", "calibrate", "costs", "probe"], conflicts_with = "system",
+        requires = "pages")]
     replacement: Vec<Policy>,
 
     /// Sizes of memory to count them at, in pages of 4 KiB
     #[arg(long, value_name = "COUNT", num_args = 1.., value_delimiter = ',', value_parser = pages, requires = "replacement")]
     pages: Vec<PageCount>,
+
+    /// Count misses of these at every size of memory, in one pass: lru, min
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = curve::curved,
+        conflicts_with_all = ["replacement", "system"])]
+    curve: Vec<Policy>,
 
     /// Tell how long the program would take under these systems: those of pleat run --system, and off (the device alone)
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', requires = "ram", value_parser = timed::system)]
@@ -76,7 +84,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "PART", default_value = "0.4", value_parser = ratio)]
     ratio: f64,
 
-    /// Write an array of objects here, one for each trace, policy and size; - is standard output
+    /// Write an array of objects here, one for each line of the table, or for each curve; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -150,12 +158,19 @@ pub(crate) fn run(args: &SimArgs) -> Result<()> {
     let json = args.json.as_deref().filter(|path| *path != Path::new("-"));
     let json = json.map(|path| File::create(path).with_context(|| format!("--json {}", path.display()))).transpose()?;
     let mut plots = args.plot.as_deref().map(plot::Folder::new).transpose()?;
-    let (document, table) = if args.system.is_empty() {
+    let has_many = args.traces.len() > 1;
+    let (document, table) = if !args.curve.is_empty() {
+        let rows = curve::run(args)?;
+        if let Some(plots) = &mut plots {
+            curve::plot(&rows, plots)?;
+        }
+        (document(&rows)?, curve::table(&rows, has_many))
+    } else if args.system.is_empty() {
         let rows = replacement(args)?;
         if let Some(plots) = &mut plots {
             plot_replacement(&rows, plots)?;
         }
-        (document(&rows)?, replacement_table(&rows, args.traces.len() > 1))
+        (document(&rows)?, replacement_table(&rows, has_many))
     } else {
         let rows = timed::run(args)?;
         if let Some(plots) = &mut plots {
@@ -248,6 +263,22 @@ fn replacement_table(rows: &[Row], has_many: bool) -> String {
 
 /// Plays one trace with all policies and sizes.
 fn play(path: &Path, args: &SimArgs) -> Result<(Vec<Score>, Ending)> {
+    let mut contest = Contest::new(&args.replacement, &args.pages);
+    let ending = with_trace(path, |trace| {
+        let reduced = u64::from(trace.header().reduced_pages);
+        if args.pages.iter().any(|pages| pages.0 < reduced) {
+            eprintln!(
+                "pleat: {}: reduced for memories of {reduced} pages or more; smaller ones miss more",
+                path.display()
+            );
+        }
+        Ok(contest.play(trace, &mut |_| ())?)
+    })?;
+    Ok((contest.scores(), ending))
+}
+
+/// Opens a trace, shows how far it has been read, and tells how it ended.
+fn with_trace(path: &Path, play: impl FnOnce(&mut dyn Trace) -> Result<()>) -> Result<Ending> {
     let bar = ProgressBar::no_length();
     let input: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -258,14 +289,9 @@ fn play(path: &Path, args: &SimArgs) -> Result<(Vec<Score>, Ending)> {
     };
     bar.set_style(ProgressStyle::with_template("{wide_bar} {bytes} of {total_bytes}, {eta} left")?);
     let mut trace = trace::open(bar.wrap_read(input))?;
-    let reduced = u64::from(trace.header().reduced_pages);
-    if args.pages.iter().any(|pages| pages.0 < reduced) {
-        eprintln!("pleat: {}: reduced for memories of {reduced} pages or more; smaller ones miss more", path.display());
-    }
-    let mut contest = Contest::new(&args.replacement, &args.pages);
-    contest.play(&mut *trace, &mut |_| ())?;
+    play(&mut *trace)?;
     bar.finish_and_clear();
     let ending = trace.ending();
     warn(path, ending);
-    Ok((contest.scores(), ending))
+    Ok(ending)
 }

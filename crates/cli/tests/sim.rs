@@ -70,6 +70,30 @@ fn golden_scores() {
 }
 
 #[test]
+fn curves_have_every_size() {
+    let trace = Temporary::new("curved", LOOP.as_bytes());
+    let output = sim(&[trace.path(), "--curve", "lru,min", "--json", "-"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let row = |policy, curve| json!({ "trace": trace.path(), "policy": policy, "references": 12, "cold_misses": 4, "curve": curve });
+    let (lru, min) = (row("lru", json!([[1, 8], [4, 0]])), row("min", json!([[1, 8], [2, 5], [3, 2], [4, 0]])));
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap(), json!([lru, min]));
+    let table = String::from_utf8(sim(&[trace.path(), "--curve", "lru,min"]).stdout).unwrap();
+    assert!(
+        table.contains("| pages | lru | min |\n|---|---|---|\n| 1 | 8 | 8 |\n| 2 | 8 | 5 |\n| 3 | 8 | 2 |"),
+        "{table}"
+    );
+    // A reduced trace tells nothing of memories smaller than that.
+    let reduced = Temporary::new("curved-reduced", b"");
+    let words = ["record", "--from", trace.path(), "--reduce", "3", "--out", reduced.path()];
+    assert!(Command::new(env!("CARGO_BIN_EXE_pleat")).args(words).status().unwrap().success());
+    let output = sim(&[reduced.path(), "--curve", "min", "--json", "-"]);
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows[0]["curve"], json!([[3, 2], [4, 0]]));
+    assert!(refused(&[trace.path(), "--curve", "clock"]).contains("lru and min"));
+    refused(&[trace.path(), "--curve", "lru", "--replacement", "lru", "--pages", "3"]);
+}
+
+#[test]
 fn a_truncated_trace_is_played_and_named() {
     let trace = Temporary::new("cut", b"R 1\nR 2\nR ");
     let output = sim(&[trace.path(), "--replacement", "lru", "--pages", "5", "--json", "-"]);
@@ -284,9 +308,13 @@ fn plots_are_files_of_their_own() {
     assert!(files.len() == 1 && files[0].ends_with("plotted-misses.svg"), "{files:?}");
     let drawn = fs::read_to_string(plots.join(&files[0])).unwrap();
     assert!(drawn.starts_with("<svg") && drawn.matches("<circle").count() == 4, "{drawn}");
+    // The loop is level up to three pages for LRU, with corners at both ends.
+    let files = played(&["--curve", "lru"]);
+    let drawn = fs::read_to_string(plots.join(&files[0])).unwrap();
+    assert!(files.len() == 2 && drawn.matches("<circle").count() == 4, "{files:?} {drawn}");
     let files = played(&["--system", "pleat,off", "--ram", "1M,2M"]);
-    assert!(files.len() == 5 && files.iter().any(|name| name.ends_with("-off-2_MiB.svg")), "{files:?}");
-    let drawn = fs::read_to_string(plots.join(&files[1])).unwrap();
+    assert!(files.len() == 6 && files.iter().any(|name| name.ends_with("-off-2_MiB.svg")), "{files:?}");
+    let drawn = fs::read_to_string(plots.join(&files[2])).unwrap();
     assert!(["first touch", "resident", "RAM", "backed"].iter().all(|line| drawn.contains(&format!("\n{line}\n"))));
     assert!(
         refused(&[trace.path(), "--replacement", "lru", "--pages", "3", "--plot", trace.path()]).contains("--plot")

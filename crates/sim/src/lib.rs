@@ -6,6 +6,7 @@
 
 mod error;
 mod live;
+mod lowest;
 mod pages;
 mod ranked;
 pub mod replacement;

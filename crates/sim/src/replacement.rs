@@ -4,19 +4,25 @@
 //! and is counted apart. A reference to the same page as the reference before changes nothing in any policy and is counted
 //! only. What is kept depends on the pages of a trace, never on its length.
 
-use page::{PageCount, PageIndex};
+use page::PageCount;
 use rayon::prelude::*;
-use trace::{Reference, Sample, Trace};
+use trace::{Sample, Trace};
 
 use crate::PlayError;
-use crate::pages::{BUNCH, Pages};
 
+mod axis;
+mod curve;
 mod frames;
 mod lru;
 mod min;
+mod opt;
 mod pleat;
 #[cfg(test)]
 mod tests;
+mod touch;
+
+pub use curve::{Curve, Curves};
+use touch::{AHEAD, Numbering, Touch};
 
 /// A replacement policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,20 +73,6 @@ pub struct Score {
     pub soft_faults: Option<u64>,
 }
 
-/// A reference as the policies see it.
-#[derive(Clone, Copy, Debug)]
-struct Touch {
-    page: PageIndex,
-    /// The page's number.
-    number: u32,
-    /// It is referenced for the first time.
-    is_first: bool,
-}
-
-/// References whose places are read ahead: a policy first reads for all of them what it will need, then goes through them, so
-/// that the processor waits for many places at the same time.
-const AHEAD: usize = 64;
-
 /// One policy with some sizes of memory.
 trait Contender: Send {
     fn play(&mut self, touches: &[Touch]);
@@ -96,10 +88,7 @@ trait Contender: Send {
 
 /// Policies and sizes that play the same trace.
 pub struct Contest {
-    pages: Pages,
-    /// The last page's number.
-    last: Option<u32>,
-    references: u64,
+    numbering: Numbering,
     policies: Vec<Policy>,
     sizes: Vec<PageCount>,
     contenders: Vec<Entrant>,
@@ -129,7 +118,7 @@ impl Contest {
             }
         }
         let (policies, sizes) = (policies.to_vec(), sizes.to_vec());
-        Self { pages: Pages::default(), last: None, references: 0, policies, sizes, contenders }
+        Self { numbering: Numbering::default(), policies, sizes, contenders }
     }
 
     /// Plays a trace to its end, or to where it is damaged. `progress` hears now and then how many references were played.
@@ -144,35 +133,15 @@ impl Contest {
             if self.policies.contains(&Policy::Pleat) {
                 crate::live::check_addresses(&batch)?;
             }
-            self.number(&batch, &mut touches);
+            self.numbering.touches(&batch, &mut touches);
             self.contenders.par_iter_mut().for_each(|entrant| entrant.contender.play(&touches));
-            progress(self.references);
-        }
-    }
-
-    fn number(&mut self, batch: &[Reference], touches: &mut Vec<Touch>) {
-        touches.clear();
-        self.references += batch.len() as u64;
-        let last = &mut self.last;
-        let mut touch = |page, number, is_first| {
-            if *last != Some(number) {
-                *last = Some(number);
-                touches.push(Touch { page, number, is_first });
-            }
-        };
-        let (bunches, rest) = batch.as_chunks::<BUNCH>();
-        for bunch in bunches {
-            self.pages.number_all(&bunch.map(|reference| reference.page), &mut touch);
-        }
-        for reference in rest {
-            let (number, is_first) = self.pages.number(reference.page);
-            touch(reference.page, number, is_first);
+            progress(self.numbering.references);
         }
     }
 
     /// The pages so far.
     pub fn pages(&self) -> PageCount {
-        PageCount(self.pages.count())
+        PageCount(self.numbering.pages.count())
     }
 
     /// The scores so far, in the order of policies and, for each, of sizes.
@@ -180,7 +149,7 @@ impl Contest {
         let mut scores = Vec::new();
         for entrant in &self.contenders {
             for (&pages, misses) in entrant.sizes.iter().zip(entrant.contender.misses()) {
-                let (references, cold_misses) = (self.references, self.pages.count());
+                let (references, cold_misses) = (self.numbering.references, self.numbering.pages.count());
                 let soft_faults = entrant.contender.soft_faults();
                 scores.push(Score { policy: entrant.policy, pages, references, misses, cold_misses, soft_faults });
             }

@@ -10,21 +10,28 @@ use std::hint::black_box;
 
 use page::PageCount;
 
+use super::axis::axis_end;
+use super::curve::Distances;
 use super::{AHEAD, Contender, Touch};
 use crate::ranked::Ranked;
 
 const SLOTS_MIN: u32 = 1 << 16;
 
-/// LRU.
-pub(super) struct Lru {
-    sizes: Vec<PageCount>,
-    /// The same, smallest first.
-    steps: Vec<u64>,
+/// The pages in the order of their last use.
+pub(super) struct Stack {
     /// The slot of each page's last reference.
     last: Vec<u32>,
     live: Ranked,
     /// The end of the axis.
     end: u32,
+}
+
+/// LRU.
+pub(super) struct Lru {
+    stack: Stack,
+    sizes: Vec<PageCount>,
+    /// The same, smallest first.
+    steps: Vec<u64>,
     /// How many references have a distance above so many of the steps, and no more.
     above: Vec<u64>,
 }
@@ -35,11 +42,20 @@ impl Lru {
     }
 
     fn with_axis(sizes: &[PageCount], end: u32) -> Self {
-        let live = Ranked::filled(0, end);
         let mut steps: Vec<u64> = sizes.iter().map(|size| size.0).collect();
         steps.sort_unstable();
         let above = vec![0; steps.len() + 1];
-        Self { sizes: sizes.to_vec(), steps, last: Vec::new(), live, end, above }
+        Self { stack: Stack::with_axis(end), sizes: sizes.to_vec(), steps, above }
+    }
+}
+
+impl Stack {
+    pub(super) fn new() -> Self {
+        Self::with_axis(SLOTS_MIN)
+    }
+
+    fn with_axis(end: u32) -> Self {
+        Self { last: Vec::new(), live: Ranked::filled(0, end), end }
     }
 
     /// Draws the axis anew.
@@ -51,15 +67,7 @@ impl Lru {
         self.end = axis_end(members, self.end);
         self.live = Ranked::filled(members, self.end);
     }
-}
 
-/// The end of an axis with so many members that has become too short.
-pub(super) fn axis_end(members: u32, end: u32) -> u32 {
-    assert!(members < u32::MAX / 2, "fewer than 2^31 pages");
-    end.max(members.saturating_mul(4))
-}
-
-impl Lru {
     /// Reads what these touches will need.
     fn read_ahead(&self, touches: &[Touch]) {
         let mut slots = [0; AHEAD];
@@ -69,7 +77,15 @@ impl Lru {
         black_box(slots.iter().fold(0, |all, &slot| all ^ self.live.peek(slot)));
     }
 
-    fn play_some(&mut self, touches: &[Touch]) {
+    /// Gives `each` the distances of touches that are not the first to their pages.
+    fn play_all(&mut self, touches: &[Touch], mut each: impl FnMut(u64)) {
+        for touches in touches.chunks(AHEAD) {
+            self.read_ahead(touches);
+            self.play_some(touches, &mut each);
+        }
+    }
+
+    fn play_some(&mut self, touches: &[Touch], mut each: impl FnMut(u64)) {
         for touch in touches {
             if self.live.next() == self.end {
                 self.compact();
@@ -81,8 +97,7 @@ impl Lru {
             } else {
                 let pages = self.last.len() as u64;
                 let last = &mut self.last[touch.number as usize];
-                let distance = pages - u64::from(self.live.remove(*last));
-                self.above[self.steps.partition_point(|&step| step < distance)] += 1;
+                each(pages - u64::from(self.live.remove(*last)));
                 *last = now;
             }
             self.live.push();
@@ -90,12 +105,16 @@ impl Lru {
     }
 }
 
+impl Distances for Stack {
+    fn play(&mut self, touches: &[Touch], each: &mut dyn FnMut(u64)) {
+        self.play_all(touches, each);
+    }
+}
+
 impl Contender for Lru {
     fn play(&mut self, touches: &[Touch]) {
-        for touches in touches.chunks(AHEAD) {
-            self.read_ahead(touches);
-            self.play_some(touches);
-        }
+        let Self { stack, steps, above, .. } = self;
+        stack.play_all(touches, |distance| above[steps.partition_point(|&step| step < distance)] += 1);
     }
 
     fn misses(&self) -> Vec<u64> {

@@ -11,7 +11,7 @@
 
 use page::PageCount;
 
-use super::lru::axis_end;
+use super::axis::{Staying, axis_end};
 use super::{Contender, Touch};
 use crate::slots::Slots;
 
@@ -47,39 +47,21 @@ impl Min {
 
     /// Draws the axis anew: the slots of last references and those of frames stay, in their order.
     fn compact(&mut self) {
-        let mut used = vec![0_u64; (self.end as usize).div_ceil(64)];
-        for &slot in &self.last {
-            used[slot as usize / 64] |= 1 << (slot % 64);
-        }
-        for memory in &self.memories {
-            for (all, own) in used.iter_mut().zip(memory.taken_until.words()) {
-                *all |= own;
-            }
-        }
-        let mut members = 0;
-        let before: Vec<u32> = used
-            .iter()
-            .map(|word| {
-                let before = members;
-                members += word.count_ones();
-                before
-            })
-            .collect();
-        let moved = |slot: u32| {
-            let word = slot as usize / 64;
-            before[word] + (used[word] & ((1 << (slot % 64)) - 1)).count_ones()
-        };
-        self.now = members;
-        self.end = axis_end(members, self.end);
+        let mut staying = Staying::new(self.end);
+        self.last.iter().for_each(|&slot| staying.insert(slot));
+        self.memories.iter().for_each(|memory| staying.insert_all(memory.taken_until.words()));
+        let redrawn = staying.redraw();
+        self.now = redrawn.members;
+        self.end = axis_end(redrawn.members, self.end);
         for slot in &mut self.last {
-            *slot = moved(*slot);
+            *slot = redrawn.moved(*slot);
         }
         for memory in &mut self.memories {
             let old = std::mem::replace(&mut memory.taken_until, Slots::new(self.end));
             for (at, &word) in old.words().iter().enumerate() {
                 let mut rest = word;
                 while rest != 0 {
-                    memory.taken_until.insert(moved(at as u32 * 64 + rest.trailing_zeros()));
+                    memory.taken_until.insert(redrawn.moved(at as u32 * 64 + rest.trailing_zeros()));
                     rest &= rest - 1;
                 }
             }

@@ -2,7 +2,7 @@
 
 use page::PageIndex;
 use proptest::prelude::*;
-use trace::{Access, Ending, Header, TimeUnit, TraceError};
+use trace::{Access, Ending, Header, Reference, TimeUnit, TraceError};
 
 use super::*;
 
@@ -81,16 +81,23 @@ pub(super) mod plain {
 }
 
 /// References that come back at all distances: some near, some far, some new.
-fn references() -> impl Strategy<Value = Vec<u64>> {
+pub(super) fn references() -> impl Strategy<Value = Vec<u64>> {
     let page = prop_oneof![0..6_u64, 0..40_u64, 0..1000_u64, (0..4_u64).prop_map(|page| page << 34)];
     prop::collection::vec((page, 1..4_usize), 0..150)
         .prop_map(|runs| runs.into_iter().flat_map(|(page, count)| std::iter::repeat_n(page, count)).collect())
 }
 
-struct Listed {
+/// A trace of these pages.
+pub(super) struct Listed {
     header: Header,
     pages: Vec<u64>,
     at: usize,
+}
+
+impl Listed {
+    pub(super) fn new(pages: &[u64]) -> Self {
+        Self { header: Header::new(TimeUnit::References), pages: pages.to_vec(), at: 0 }
+    }
 }
 
 impl Trace for Listed {
@@ -112,8 +119,7 @@ impl Trace for Listed {
 }
 
 fn play(contest: &mut Contest, pages: &[u64]) {
-    let mut trace = Listed { header: Header::new(TimeUnit::References), pages: pages.to_vec(), at: 0 };
-    contest.play(&mut trace, &mut |_| {}).unwrap();
+    contest.play(&mut Listed::new(pages), &mut |_| {}).unwrap();
 }
 
 /// Plays random traces with a contender and with its plain twin.
