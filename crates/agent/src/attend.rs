@@ -80,8 +80,8 @@ fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd, sh
                 continue;
             }
             match ready.hear(Duration::ZERO) {
-                Ok((READY, _)) => {}
-                Ok((FILL, _)) => {
+                Ok((READY, words)) if keeper.forks.is_of_this_fork(words) => {}
+                Ok((FILL, words)) if keeper.forks.is_of_this_fork(words) => {
                     if fill(keeper, server, child, &mut changes) {
                         let _ = ready.tell(YOURS, [0; 3]);
                     }
@@ -161,7 +161,9 @@ fn change(message: &Message) -> Option<(u8, [u64; 3])> {
 fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd, why: &str) {
     while !child.is_orphaned(keeper.pager.kernel.probe()) {
         keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, None, LOOK);
-        drop(keeper.forks.accept_child(&keeper.pager));
+        if keeper.forks.accept_child(&keeper.pager).is_some() {
+            crate::failure::say(format_args!("a child of process {} {why}", thread::process_id()));
+        }
         while let Some(message) = child.read() {
             if let Message::Fault { thread, .. } = message {
                 crate::failure::say(format_args!("process {thread} {why}"));
@@ -170,4 +172,5 @@ fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd, why: &str) {
         }
         serve_own(keeper, server);
     }
+    keeper.forks.reception.dismiss();
 }

@@ -183,7 +183,8 @@ impl Forks {
                     }
                 }
                 Some(ready) if ready.is_readable(LOOK) => {
-                    let is_ready = matches!(ready.hear(Duration::ZERO), Ok((READY, _)));
+                    let is_ready =
+                        matches!(ready.hear(Duration::ZERO), Ok((READY, words)) if self.is_of_this_fork(words));
                     if !is_ready || ready.tell(YOURS, [0; 3]).is_err() {
                         line = None;
                     }
@@ -210,6 +211,16 @@ impl Forks {
         self.reception.accept(&|pid| pager.kernel.files().is_child(pid))
     }
 
+    /// What a child tells with [`READY`] and [`FILL`]: which fork has made it.
+    pub(crate) fn words_of_this_fork(&self) -> [u64; 3] {
+        [u64::from(self.done_before.load(Ordering::Relaxed)), 0, 0]
+    }
+
+    /// Whether a child that tells this is the one that is attended.
+    pub(crate) fn is_of_this_fork(&self, words: [u64; 3]) -> bool {
+        words == self.words_of_this_fork()
+    }
+
     /// Sends a child all that it needs of ours: its userfaultfd, if that is with us, our directory in /proc, swap files.
     pub(crate) fn send_descriptors(&self, line: &Line, userfaultfd: Option<i32>, pager: &Pager<Linux, AnyStore>) {
         let mut numbers: Vec<i32> = userfaultfd.into_iter().collect();
@@ -227,6 +238,7 @@ impl Forks {
             (Some(pin), None) => pager.unpin(pin),
             (None, _) => {}
         }
+        self.reception.dismiss();
         self.stage.store(NO_FORK, Ordering::Release);
         self.let_go();
         self.done.fetch_add(1, Ordering::Release);

@@ -67,13 +67,13 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<Option<Obstacle>, Err
         Ok(means) => means,
         Err(obstacle) if faults == Faults::All => {
             agent.set_resumed(BEING_FILLED);
-            line.tell(FILL, [0; 3])?;
+            line.tell(FILL, keeper.forks.words_of_this_fork())?;
             hear_changes(&line, FILL_PATIENCE)?;
             return Ok(Some(obstacle));
         }
         Err(obstacle) => return Err(obstacle.errno),
     };
-    line.tell(READY, [0; 3])?;
+    line.tell(READY, keeper.forks.words_of_this_fork())?;
     let changes = hear_changes(&line, PATIENCE)?;
     let mut passed_on = inherited;
     passed_on.push(line.number());

@@ -67,6 +67,12 @@ impl Reception {
         is_let_in.then_some(Line(line))
     }
 
+    /// Hangs up on whoever has called and has not been let in: a child that was ended while it called would be taken for
+    /// the next one.
+    pub fn dismiss(&self) {
+        while rustix::net::accept_with(&self.socket, FLAGS).is_ok() {}
+    }
+
     /// Forgets the socket without closing it, in a child, where its number means something else.
     pub fn forget(self) {
         core::mem::forget(self.socket);
@@ -244,6 +250,20 @@ mod tests {
         assert!(!here.is_dead());
         drop(there);
         assert!(here.is_dead());
+    }
+
+    #[test]
+    fn who_called_before_is_not_taken_for_who_calls_now() {
+        let reception = Reception::open().unwrap();
+        for _ in 0..3 {
+            drop(Line::call(&reception.name()).unwrap());
+        }
+        reception.dismiss();
+        assert!(reception.accept(&|_| false).is_none());
+        let there = Line::call(&reception.name()).unwrap();
+        let here = reception.accept(&|_| false).unwrap();
+        there.tell(1, [2; 3]).unwrap();
+        assert_eq!(here.hear(Duration::from_secs(5)), Ok((1, [2; 3])));
     }
 
     #[test]
