@@ -1,10 +1,12 @@
-//! `cargo x tidy | test | torture | fuzz | demo | bench | programs`: everything a checkout can be asked to do. Rules are in
-//! `tidy`, tests in `test`, random ones in `torture` and `fuzz`, whole-program comparisons in `bench` and `programs`.
+//! `cargo x tidy | test | torture | fuzz | neon | demo | bench | programs`: everything a checkout can be asked to do. Rules are in
+//! `tidy`, tests in `test`, random ones in `torture` and `fuzz`, those of another processor in
+//! `neon`, whole-program comparisons in `bench` and `programs`.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod demo;
 mod fuzz;
+mod neon;
 mod programs;
 mod sh;
 mod test;
@@ -45,6 +47,8 @@ enum Task {
         #[arg(long, default_value_t = 600)]
         seconds: u64,
     },
+    /// Run the tests of `fold` for aarch64, by qemu on other processors.
+    Neon,
     /// Compare whole programs under pleat, swap, zswap, zram and without a limit.
     Bench(Box<compare::Options>),
     /// Run real programs at a part of their memory, and compare with a plain run.
@@ -58,6 +62,7 @@ fn main() -> anyhow::Result<()> {
         Task::Demo { ram } => demo::run(&ram),
         Task::Torture(options) => torture::run(&options),
         Task::Fuzz { seconds } => fuzz::run(seconds),
+        Task::Neon => neon::run(),
         Task::Bench(options) => compare::run(&options),
         Task::Programs(options) => programs::run(&options),
     }
