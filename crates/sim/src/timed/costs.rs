@@ -140,7 +140,7 @@ impl Machine {
 
 const REFERENCE_MACHINE: Machine = {
     const LAT: &str = "docs/userfaultfd.md, lat.c";
-    const CODECS: &str = "bench/runs/2026-11-22-codecs, auto on heaps, p50, with other work on the machine";
+    const CODECS: &str = "bench/runs/2026-11-22-all-codecs, auto on heaps, p50";
     const OTHERS: &str = "the same run, the codec on heaps, p50";
     Machine {
         name: Cow::Borrowed("reference"),
@@ -151,17 +151,17 @@ const REFERENCE_MACHINE: Machine = {
         kernel_fault: Cost::estimate(1_400.0, "that of a first touch"),
         fill: Cost::measured(1_060.0, "docs/userfaultfd.md, cost.c: UFFDIO_COPY in batches of 64; 1.9 µs for one page"),
         move_out: Cost::measured(250.0, "docs/userfaultfd.md, chain.c; 4 to 5 µs where pages go one by one"),
-        encode: Cost::measured(4_601.0, CODECS),
-        decode: Cost::measured(662.0, CODECS),
+        encode: Cost::measured(1_605.0, CODECS),
+        decode: Cost::measured(258.0, CODECS),
         codecs: Cow::Borrowed(
             const {
                 &[
-                    CodecCost::measured("fold", 2_092.0, 412.0, OTHERS),
-                    CodecCost::measured("lz4", 10_888.0, 2_416.0, OTHERS),
-                    CodecCost::measured("wkdm", 7_732.0, 9_656.0, OTHERS),
-                    CodecCost::measured("lzo1x-1", 22_534.0, 9_433.0, OTHERS),
-                    CodecCost::measured("pbpm", 21_100.0, 15_355.0, OTHERS),
-                    CodecCost::measured("mxt-lz1", 109_777.0, 37_645.0, OTHERS),
+                    CodecCost::measured("fold", 815.0, 184.0, OTHERS),
+                    CodecCost::measured("lz4", 5_021.0, 1_379.0, OTHERS),
+                    CodecCost::measured("wkdm", 667.0, 921.0, OTHERS),
+                    CodecCost::measured("lzo1x-1", 5_702.0, 2_164.0, OTHERS),
+                    CodecCost::measured("pbpm", 1_405.0, 1_808.0, OTHERS),
+                    CodecCost::measured("mxt-lz1", 39_553.0, 7_646.0, OTHERS),
                 ]
             },
         ),
