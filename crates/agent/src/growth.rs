@@ -29,7 +29,7 @@ pub(crate) struct Growth {
     ledger: &'static Ledger,
     /// What this process has been given since it last stopped to look.
     given: AtomicU64,
-    /// The look of `pleat run` behind which it did not come in time.
+    /// The look of `pleat run` behind which the next one did not come in time; none at first.
     late_behind: AtomicU32,
     /// A thread waits until the process is managed, however small it is yet.
     pub(crate) is_waited_for: AtomicBool,
@@ -42,7 +42,7 @@ impl Growth {
         Self {
             ledger,
             given: AtomicU64::new(0),
-            late_behind: AtomicU32::new(0),
+            late_behind: AtomicU32::new(u32::MAX),
             is_waited_for: AtomicBool::new(false),
             has_waited: AtomicBool::new(false),
         }
