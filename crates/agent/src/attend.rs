@@ -70,31 +70,30 @@ fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd, sh
         keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, line.as_ref(), LOOK);
         serve_own(keeper, server);
         serve_child(keeper, server, child, &mut changes);
-        if line.is_none() {
-            line = keeper.forks.accept_child(&keeper.pager);
-            if let Some(line) = &line {
-                keeper.forks.send_descriptors(line, Some(child.number()), &keeper.pager);
+        match &line {
+            None if child.is_orphaned(keeper.pager.kernel.probe()) => return None,
+            None => {
+                line = keeper.forks.accept_child(&keeper.pager);
+                if let Some(line) = &line {
+                    keeper.forks.send_descriptors(line, Some(child.number()), &keeper.pager);
+                }
             }
-        } else if let Some(ready) = &line {
-            if !ready.is_readable(Duration::ZERO) {
-                continue;
-            }
-            match ready.hear(Duration::ZERO) {
-                Ok((READY, words)) if keeper.forks.is_of_this_fork(words) => {}
+            Some(ready) if !ready.is_readable(Duration::ZERO) => {}
+            Some(ready) => match ready.hear(Duration::ZERO) {
+                Ok((READY, words)) if keeper.forks.is_of_this_fork(words) => {
+                    serve_child(keeper, server, child, &mut changes);
+                    let told = changes.iter().try_for_each(|(byte, words)| ready.tell(*byte, *words));
+                    return told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok().then_some(line).flatten();
+                }
                 Ok((FILL, words)) if keeper.forks.is_of_this_fork(words) => {
                     if fill(keeper, server, child, &mut changes) {
                         let _ = ready.tell(YOURS, [0; 3]);
                     }
                     return None;
                 }
-                _ => return None,
-            }
-            serve_child(keeper, server, child, &mut changes);
-            let told = changes.iter().try_for_each(|(byte, words)| ready.tell(*byte, *words));
-            return told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok().then_some(line).flatten();
-        }
-        if line.is_none() && child.is_orphaned(keeper.pager.kernel.probe()) {
-            return None;
+                // The caller was another fork's, or has ended. Whose memory this is may live: it is asked for above.
+                _ => line = None,
+            },
         }
     }
 }

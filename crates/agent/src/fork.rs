@@ -185,10 +185,10 @@ impl Forks {
                 Some(ready) if ready.is_readable(LOOK) => {
                     let is_ready =
                         matches!(ready.hear(Duration::ZERO), Ok((READY, words)) if self.is_of_this_fork(words));
-                    if !is_ready || ready.tell(YOURS, [0; 3]).is_err() {
+                    is_done = is_ready && ready.tell(YOURS, [0; 3]).is_ok();
+                    if !is_done {
                         line = None;
                     }
-                    is_done = true;
                 }
                 Some(_) => {}
             }
