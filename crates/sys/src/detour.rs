@@ -4,6 +4,7 @@
 //! /proc/self/mem: that makes one page of the library's code this process's own, and changes no mapping. What does not
 //! look like a system call function as we know them is left alone, and so is all on other processors than x86-64.
 
+use page::PAGE_BYTES;
 use rustix::fs::{Mode, OFlags};
 
 use crate::Errno;
@@ -26,12 +27,15 @@ pub unsafe fn place(function: usize, number: u8, ours: usize) -> Result<(), Errn
     // SAFETY: a function has code, and a library has more behind its last one than this: the headers of its unwinding.
     let code: [u8; LOOK] = unsafe { core::ptr::read_unaligned(core::ptr::with_exposed_provenance(function)) };
     let at = jump_place(&code, number).ok_or(Errno::NOSYS)?;
+    if function % PAGE_BYTES + at + BYTES > PAGE_BYTES {
+        // Written in two steps, and a failure in between would leave half a jump.
+        return Err(Errno::NOSYS);
+    }
     let mut jump = [0; BYTES];
     jump[..JUMP.len()].copy_from_slice(&JUMP);
     jump[JUMP.len()..].copy_from_slice(&ours.to_ne_bytes());
     let memory = rustix::fs::open(c"/proc/self/mem", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     let written = rustix::io::pwrite(&memory, &jump, (function + at) as u64)?;
-    // A page's end cannot be in between: functions of this size are aligned to theirs.
     if written == BYTES { Ok(()) } else { Err(Errno::IO) }
 }
 
