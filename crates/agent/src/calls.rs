@@ -6,8 +6,8 @@
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped on fork.
 //! - mlockall: it would lock the agent's memory as well ([`sys::locking`]).
 //!
-//! Everything else goes through as it is, and so does all of it where nothing is managed. Who makes the system call
-//! without libc gets what the kernel gives: see docs/userfaultfd.md, "Limits".
+//! Everything else goes through as it is. Where nothing is managed only growth is told, so that it is managed in time. Who
+//! makes the system call without libc gets what the kernel gives: see docs/userfaultfd.md, "Limits".
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};

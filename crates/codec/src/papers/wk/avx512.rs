@@ -10,12 +10,13 @@ use super::super::pack;
 use super::super::plain::wk::{LOW_BITS, LOW_MASK, LOWS_IN_WORD, WORD_BYTES, WORDS};
 use super::super::vectors::{self, Avx512, BYTE_LANES, Bytes, LANES, Mask, NO_BYTES, NO_WORDS, Words};
 use super::dictionary;
+use crate::Corrupt;
+
 const PARTIAL: u8 = 1;
 const MISS: u8 = 2;
 const EXACT: u8 = 3;
 /// Tags of two bits.
 const TAGS_BYTES: usize = pack::bytes_of_twos(WORDS);
-use crate::Corrupt;
 
 /// See [`Codec::encode`](crate::Codec::encode).
 pub(super) fn encode<const WAYS: usize>(_: Avx512, page: &PageBytes, out: &mut [u8]) -> Option<usize> {
