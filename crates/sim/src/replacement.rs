@@ -6,7 +6,7 @@
 
 use page::PageCount;
 use rayon::prelude::*;
-use trace::{Sample, Trace};
+use trace::Trace;
 
 use crate::PlayError;
 
@@ -123,20 +123,17 @@ impl Contest {
 
     /// Plays a trace to its end, or to where it is damaged. `progress` hears now and then how many references were played.
     pub fn play(&mut self, trace: &mut dyn Trace, progress: &mut dyn FnMut(u64)) -> Result<(), PlayError> {
-        let (mut batch, mut samples) = (Vec::new(), Vec::<Sample>::new());
-        let mut touches = Vec::new();
-        loop {
-            trace.read(&mut batch, &mut samples).map_err(PlayError::Trace)?;
-            if batch.is_empty() {
-                return Ok(());
+        let Self { numbering, policies, contenders, .. } = self;
+        let mut done = numbering.references;
+        numbering.play(trace, &mut |batch| {
+            if policies.contains(&Policy::Pleat) {
+                crate::live::check_addresses(batch.references)?;
             }
-            if self.policies.contains(&Policy::Pleat) {
-                crate::live::check_addresses(&batch)?;
-            }
-            self.numbering.touches(&batch, &mut touches);
-            self.contenders.par_iter_mut().for_each(|entrant| entrant.contender.play(&touches));
-            progress(self.numbering.references);
-        }
+            contenders.par_iter_mut().for_each(|entrant| entrant.contender.play(batch.touches));
+            done += batch.references.len() as u64;
+            progress(done);
+            Ok(())
+        })
     }
 
     /// The pages so far.

@@ -5,7 +5,7 @@
 
 use page::PageCount;
 use rayon::prelude::*;
-use trace::{Sample, Trace};
+use trace::Trace;
 
 use super::touch::Numbering;
 use super::{Policy, Touch};
@@ -59,16 +59,11 @@ impl Curves {
 
     /// Plays a trace to its end, or to where it is damaged.
     pub fn play(&mut self, trace: &mut dyn Trace) -> Result<(), PlayError> {
-        let (mut batch, mut samples) = (Vec::new(), Vec::<Sample>::new());
-        let mut touches = Vec::new();
-        loop {
-            trace.read(&mut batch, &mut samples).map_err(PlayError::Trace)?;
-            if batch.is_empty() {
-                return Ok(());
-            }
-            self.numbering.touches(&batch, &mut touches);
-            self.players.par_iter_mut().for_each(|player| player.play(&touches));
-        }
+        let Self { numbering, players } = self;
+        numbering.play(trace, &mut |batch| {
+            players.par_iter_mut().for_each(|player| player.play(batch.touches));
+            Ok(())
+        })
     }
 
     /// The curves so far.

@@ -2,7 +2,7 @@
 
 use page::PageIndex;
 use proptest::prelude::*;
-use trace::{Access, Ending, Header, Reference, TimeUnit, TraceError};
+use trace::{Access, Ending, Header, Reference, Sample, TimeUnit, TraceError};
 
 use super::*;
 

@@ -1,8 +1,9 @@
 //! References as the policies see them: with numbers for pages, and without those that change nothing.
 
 use page::PageIndex;
-use trace::Reference;
+use trace::{Reference, Sample, Trace};
 
+use crate::PlayError;
 use crate::pages::{BUNCH, Pages};
 
 /// References whose places are read ahead: a policy first reads for all of them what it will need, then goes through them, so
@@ -19,6 +20,12 @@ pub(super) struct Touch {
     pub(super) is_first: bool,
 }
 
+/// Some of a trace, as it is and as the policies see it.
+pub(super) struct Batch<'a> {
+    pub(super) references: &'a [Reference],
+    pub(super) touches: &'a [Touch],
+}
+
 /// Makes touches of references.
 #[derive(Default)]
 pub(super) struct Numbering {
@@ -29,6 +36,24 @@ pub(super) struct Numbering {
 }
 
 impl Numbering {
+    /// Gives the batches of a trace to `play`.
+    pub(super) fn play(
+        &mut self,
+        trace: &mut dyn Trace,
+        play: &mut dyn FnMut(&Batch<'_>) -> Result<(), PlayError>,
+    ) -> Result<(), PlayError> {
+        let (mut references, mut samples) = (Vec::new(), Vec::<Sample>::new());
+        let mut touches = Vec::new();
+        loop {
+            trace.read(&mut references, &mut samples).map_err(PlayError::Trace)?;
+            if references.is_empty() {
+                return Ok(());
+            }
+            self.touches(&references, &mut touches);
+            play(&Batch { references: &references, touches: &touches })?;
+        }
+    }
+
     /// Those of a batch. A reference to the page of the one before is only counted.
     pub(super) fn touches(&mut self, batch: &[Reference], touches: &mut Vec<Touch>) {
         touches.clear();
