@@ -18,6 +18,7 @@ use crate::size::Ram;
 
 mod calibrate;
 mod curve;
+mod estimate;
 mod plot;
 mod timed;
 
@@ -26,6 +27,7 @@ Examples:
   pleat sim app.trace --replacement lru,min --pages 1000,2000,4000
   pleat sim app.trace --curve lru,min --plot plots
   pleat sim app.trace --system pleat,off --ram 25%,50%,75% --backing sata-ssd --ratio 0.35
+  pleat sim core.1234 --estimate 50% --codec pbpm,auto      # how probable is it that this memory does not shrink to a half?
   pleat sim --calibrate here.json; pleat sim app.trace --system pleat --ram 50% --machine here.json --backing here.json
   pleat sim a.txt b.trace --replacement lru,min,clock --pages 25000 --json out.json --plot plots
 
@@ -36,6 +38,9 @@ misses are references to pages that have been in memory and are no longer. First
 whatever the policy, are counted apart, as cold_misses: page faults are misses + cold_misses. For pleat, soft_faults are
 references to pages that were on their way out and stayed: what it costs to learn which pages are in use.
 
+--estimate takes the sizes that a trace has samples of, or encodes the pages of any other file (a core dump, for example), and
+tells the probability that so many pages together take more than the target; and what it is not above, however sizes lie.
+
 --system goes by what steps cost on a machine and a device; --costs tells which of these were measured and which are guesses.
 
 Exit status 0, or 125 if something is wrong. A truncated trace is played as far as it is whole, with a warning.";
@@ -43,24 +48,34 @@ Exit status 0, or 125 if something is wrong. A truncated trace is played as far 
 /// `pleat sim`.
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
-    /// The traces
+    /// The traces; for --estimate files of pages, too
     #[arg(required_unless_present_any = ["calibrate", "costs", "probe"], value_name = "TRACE")]
     traces: Vec<PathBuf>,
 
     /// Count misses of these replacement policies: lru, min (Belady's), fifo, clock, pleat
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = policy,
-        required_unless_present_any = ["curve", "system", "calibrate", "costs", "probe"], conflicts_with = "system",
-        requires = "pages")]
+        required_unless_present_any = ["curve", "estimate", "system", "calibrate", "costs", "probe"], conflicts_with = "system",
+        requires = "pages", group = "sized")]
     replacement: Vec<Policy>,
 
-    /// Sizes of memory to count them at, in pages of 4 KiB
-    #[arg(long, value_name = "COUNT", num_args = 1.., value_delimiter = ',', value_parser = pages, requires = "replacement")]
+    /// Sizes of memory to count them at, in pages of 4 KiB; for --estimate all that were sampled, if none is given
+    #[arg(long, value_name = "COUNT", num_args = 1.., value_delimiter = ',', value_parser = pages, requires = "sized")]
     pages: Vec<PageCount>,
 
     /// Count misses of these at every size of memory, in one pass: lru, min
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = curve::curved,
         conflicts_with_all = ["replacement", "system"])]
     curve: Vec<Policy>,
+
+    /// Tell how probable it is that memory takes more than this part of its size once it is encoded (crames): 50% or 0.5
+    #[arg(long, value_name = "RATIO", num_args = 1.., value_delimiter = ',', value_parser = estimate::target, group = "sized",
+        conflicts_with_all = ["curve", "system"])]
+    estimate: Vec<f64>,
+
+    /// Codecs to estimate that for [default: those that a trace has samples of; pbpm for other files]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = estimate::codec,
+        requires = "estimate")]
+    codec: Vec<&'static str>,
 
     /// Tell how long the program would take under these systems: those of pleat run --system, and off (the device alone)
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', requires = "ram", value_parser = timed::system)]
@@ -165,6 +180,12 @@ pub(crate) fn run(args: &SimArgs) -> Result<()> {
             curve::plot(&rows, plots)?;
         }
         (document(&rows)?, curve::table(&rows, has_many))
+    } else if !args.estimate.is_empty() {
+        let rows = estimate::run(args)?;
+        if let Some(plots) = &mut plots {
+            estimate::plot(&rows, plots)?;
+        }
+        (document(&rows)?, estimate::table(&rows))
     } else if args.system.is_empty() {
         let rows = replacement(args)?;
         if let Some(plots) = &mut plots {

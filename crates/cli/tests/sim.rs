@@ -263,6 +263,79 @@ fn runs_are_told_by_system_and_size() {
     assert!(refused(&[spoiled.path(), "--system", "pleat", "--ram", "128M"]).contains("at byte"));
 }
 
+/// Pages of which the first half is zeros and the other noise.
+fn half_noise() -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..64 * 4096).map(|at| if at < 32 * 4096 { 0 } else { noise() }).collect()
+}
+
+#[test]
+fn the_probability_of_missing_a_ratio_is_estimated() {
+    let pages = Temporary::new("half.pages", &half_noise());
+    let words = [pages.path(), "--estimate", "50%,0.6", "--codec", "pbpm,lz4", "--pages", "100,8192", "--json", "-"];
+    let output = sim(&words);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.len(), 8);
+    for row in &rows {
+        let number = |key: &str| row[key].as_f64().unwrap();
+        // Half of the pages take nothing, the others all: a mean and a deviation of a half.
+        assert_eq!((number("sampled_pages"), number("mean_ratio"), number("deviation")), (64.0, 0.5, 0.5), "{row}");
+        let probability = match (number("target"), number("pages")) {
+            // Two deviations, by a printed table, and 18.
+            (0.6, 100.0) => 0.022_750_131_948_179,
+            (0.6, 8192.0) => 1.5384e-73,
+            _ => 0.5,
+        };
+        assert!((number("probability") / probability - 1.0).abs() < 2e-3, "{row}");
+        assert!(number("log10_bound") >= number("log10_probability"), "{row}");
+        assert!((10_f64.powf(number("log10_probability")) / probability - 1.0).abs() < 2e-3, "{row}");
+    }
+    assert_eq!(output.stdout, sim(&words).stdout);
+    let table = String::from_utf8(sim(&[pages.path(), "--estimate", "0.6"]).stdout).unwrap();
+    assert!(table.contains("64 pages sampled with pbpm, 50.0 % ± 50.0 %"), "{table}");
+    assert!(table.contains("\n| 60 % | 64 | 0.0548 | "), "{table}");
+    let trace = Temporary::new("sampleless", LOOP.as_bytes());
+    assert!(refused(&[trace.path(), "--estimate", "50%"]).contains("no samples"));
+    assert!(refused(&[pages.path(), "--estimate", "150%"]).contains("ratio such as 50%"));
+    assert!(refused(&[pages.path(), "--estimate", "0.5", "--codec", "zip"]).contains("wkdm"));
+    assert!(refused(&["/does/not/exist", "--estimate", "0.5"]).contains("No such file"));
+    refused(&[pages.path(), "--estimate", "0.5", "--system", "pleat", "--ram", "1M"]);
+}
+
+/// Of a trace the samples count, whatever it references.
+#[test]
+fn samples_of_a_trace_are_estimated_from() {
+    let header =
+        trace::Header { codecs: vec!["wkdm".into(), "pbpm".into()], ..trace::Header::new(trace::TimeUnit::References) };
+    let mut writer = trace::Writer::new(vec![], header).unwrap();
+    for page in 0..100 {
+        let sizes = vec![1024, if page % 2 == 0 { 1024 } else { 3072 }];
+        writer.push_sample(trace::Sample { page: page::PageIndex(page), sizes }).unwrap();
+    }
+    let access = trace::Access::Read;
+    writer.push(trace::Reference { page: page::PageIndex(1), time: 0, thread: 0, access }).unwrap();
+    let sampled = Temporary::new("sampled", &writer.finish(None).unwrap());
+    let rows = |more: &[&str]| {
+        let output = sim(&[&[sampled.path(), "--estimate", "0.5", "--json", "-"], more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Vec<Value>>(&output.stdout).unwrap()
+    };
+    let both = rows(&[]);
+    assert_eq!((&both[0]["codec"], &both[0]["probability"]), (&json!("wkdm"), &json!(0.0)));
+    assert_eq!((&both[0]["log10_probability"], &both[0]["log10_bound"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&both[1]["codec"], &both[1]["probability"], &both[1]["pages"]),
+        (&json!("pbpm"), &json!(0.5), &json!(100))
+    );
+    assert_eq!(rows(&["--codec", "pbpm"]), both[1..]);
+    assert!(refused(&[sampled.path(), "--estimate", "0.5", "--codec", "lz4"]).contains("of wkdm, pbpm"));
+}
+
 #[test]
 fn its_speed_can_be_measured() {
     let trace = Temporary::new("speed", LOOP.as_bytes());
@@ -316,6 +389,13 @@ fn plots_are_files_of_their_own() {
     assert!(files.len() == 6 && files.iter().any(|name| name.ends_with("-off-2_MiB.svg")), "{files:?}");
     let drawn = fs::read_to_string(plots.join(&files[2])).unwrap();
     assert!(["first touch", "resident", "RAM", "backed"].iter().all(|line| drawn.contains(&format!("\n{line}\n"))));
+    let noise = Temporary::new("plotted.pages", &half_noise());
+    let output = sim(&[&[noise.path(), "--estimate", "0.5", "--pages", "50,500"][..], &plot].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let drawn = fs::read_dir(&plots).unwrap().map(|file| file.unwrap().path());
+    let drawn = drawn.filter(|path| path.to_str().unwrap().ends_with("-pbpm-estimate.svg")).collect::<Vec<_>>();
+    let drawn = fs::read_to_string(&drawn[0]).unwrap();
+    assert!(["50 pages", "500 pages"].iter().all(|line| drawn.contains(&format!("\n{line}\n"))), "{drawn}");
     assert!(
         refused(&[trace.path(), "--replacement", "lru", "--pages", "3", "--plot", trace.path()]).contains("--plot")
     );
