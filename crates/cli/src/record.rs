@@ -13,7 +13,7 @@ use clap::Args;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::Pid;
 use std::os::fd::AsRawFd;
-use trace::{Ending, Header, Reducer, Reference, Trace, TraceError, Writer};
+use trace::{Ending, Grain, Header, Reducer, Reference, Trace, TraceError, Writer};
 
 use crate::failure::{Failure, STATUS_NOT_FOUND};
 use crate::signals::Signals;
@@ -25,10 +25,15 @@ const PIPE_BYTES: i32 = 1 << 20;
 const READ_BYTES_MIN: usize = 128 << 10;
 const PIPE_PAUSE: Duration = Duration::from_millis(2);
 
+/// What traces of pages and of lines are reduced for, if nothing is said.
+const PAGES: u32 = 256;
+const LINES: u32 = 4;
+
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   pleat record --out sort.trace -- sort words.txt
   pleat record --out all.trace --reduce 0 -- ./solver in.dat
+  pleat record --out lines.trace --lines -- ./solver in.dat
   pleat record --out app.trace --from lackey.txt            # import what lackey, or any other program, has written
 
 The program runs under valgrind's lackey (Debian: valgrind), some hundred times slower, and every access that it makes to
@@ -46,9 +51,13 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
 
-    /// Leave out references that no memory of so many pages or more can notice; 0 keeps all
-    #[arg(long, value_name = "COUNT", default_value = "256")]
-    reduce: u32,
+    /// Leave out references that no memory of so many pages or more can notice; 0 keeps all [default: 256, or 4 with --lines]
+    #[arg(long, value_name = "COUNT")]
+    reduce: Option<u32>,
+
+    /// Record lines of 1 KiB, for pleat sim --mxt-hardware
+    #[arg(long)]
+    lines: bool,
 
     /// Take references from this trace instead of a program
     #[arg(long, value_name = "TRACE", conflicts_with = "command", required_unless_present = "command")]
@@ -59,12 +68,33 @@ pub(crate) struct RecordArgs {
     command: Vec<OsString>,
 }
 
+impl RecordArgs {
+    /// Of so many pages, or lines: each memory of as many notices nothing. Lines are for a cache that has four to a set.
+    fn reduced(&self) -> Result<u32> {
+        match (self.lines, self.reduce) {
+            (false, reduce) => Ok(reduce.unwrap_or(PAGES)),
+            (true, Some(reduce)) if reduce > LINES => {
+                bail!(
+                    "--reduce {reduce}: with --lines at most {LINES}, or a cache with {LINES} lines to a set would notice"
+                )
+            }
+            (true, reduce) => Ok(reduce.unwrap_or(LINES)),
+        }
+    }
+
+    fn grain(&self) -> Grain {
+        if self.lines { Grain::Line } else { Grain::Page }
+    }
+}
+
 /// `pleat record`.
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
+    args.reduced()?;
     let Some(from) = &args.from else { return record(args) };
     let name = from.display();
     let file = File::open(from).with_context(|| name.to_string())?;
-    let mut trace = trace::open(file).map_err(|error| anyhow!("{name}: {error}"))?;
+    let opened = if args.lines { trace::open_lines(file) } else { trace::open(file) };
+    let mut trace = opened.map_err(|error| anyhow!("{name}: {error}"))?;
     if trace.header().reduced_pages > 0 {
         bail!("{name}: reduced already, for memories of {} pages or more", trace.header().reduced_pages);
     }
@@ -86,7 +116,7 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
     let signals = Signals::catch_ends().context("cannot catch signals")?;
     let (lines, mut child) = start(&args.command)?;
     signals.forward_for_good(Pid::from_raw(child.id() as i32));
-    let copied = copy(&mut *trace::open_lackey(Unhurried(lines)), args, "lackey");
+    let copied = copy(&mut *trace::open_lackey(Unhurried(lines), args.grain()), args, "lackey");
     if copied.is_err() {
         // Nobody reads any more: valgrind would run on for nothing.
         let _ = child.kill();
@@ -137,11 +167,12 @@ fn status_of(status: ExitStatus) -> u8 {
 
 /// Reads a trace to its end and writes it, reduced.
 fn copy(trace: &mut dyn Trace, args: &RecordArgs, name: &str) -> Result<()> {
-    let header = Header { reduced_pages: args.reduce, ..trace.header().clone() };
+    let reduced_pages = args.reduced()?;
+    let header = Header { reduced_pages, ..trace.header().clone() };
     let codecs = header.codecs.len();
     let written = |error: io::Error| anyhow!("--out {}: {error}", args.out.display());
     let mut writer = Writer::new(create(&args.out)?, header).map_err(written)?;
-    let mut reducer = (args.reduce > 0).then(|| Reducer::new(args.reduce));
+    let mut reducer = (reduced_pages > 0).then(|| Reducer::new(reduced_pages));
     let (mut batch, mut samples) = (Vec::new(), Vec::new());
     let mut taken = 0_u64;
     loop {

@@ -8,12 +8,13 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressFinish, ProgressIterator};
 use trace::synth::{Part, Plan, SYNTHETIC_PAGES_MAX, synthesize};
-use trace::{Header, TimeUnit, Writer, text_line};
+use trace::{Grain, Header, TimeUnit, Writer, text_line};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   pleat synth zipf:0.9 --pages 100000 --references 10000000 --out hot.trace
   pleat synth '3*zipf:1' '1*sequential' --writes 0.3 --seed 7 --out mixed.trace
+  pleat synth sequential --lines --pages 400000 --references 2000000 --out lines.trace
   pleat synth phases:20 --text --out - | pleat sim - --replacement lru,min --pages 1000,5000
 
 Patterns: sequential, strided:K (every K-th page), uniform, zipf:A (rank r in proportion to 1/r^A), phases:N (N phases with a
@@ -53,6 +54,10 @@ pub(crate) struct SynthArgs {
     /// Write plain text, a line for each reference
     #[arg(long)]
     text: bool,
+
+    /// Reference lines of 1 KiB, four of which are a page, for pleat sim --mxt-hardware: --pages counts lines then
+    #[arg(long)]
+    lines: bool,
 }
 
 fn part(text: &str) -> Result<f64, String> {
@@ -69,7 +74,7 @@ pub(crate) fn run(args: &SynthArgs) -> Result<()> {
     let name = args.out.display();
     let out = create(&args.out)?;
     let bar = ProgressBar::new(plan.references).with_finish(ProgressFinish::AndClear);
-    match write(&plan, out, args.text, bar) {
+    match write(&plan, out, args, bar) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(|error| anyhow!("--out {name}: {error}")),
     }
@@ -84,13 +89,14 @@ pub(crate) fn create(path: &Path) -> Result<Box<dyn Write>> {
     Ok(Box::new(BufWriter::with_capacity(1 << 18, file)))
 }
 
-fn write(plan: &Plan, mut out: Box<dyn Write>, is_text: bool, bar: ProgressBar) -> io::Result<()> {
+fn write(plan: &Plan, mut out: Box<dyn Write>, args: &SynthArgs, bar: ProgressBar) -> io::Result<()> {
     let mut references = synthesize(plan).progress_with(bar);
-    if is_text {
+    if args.text {
         references.try_for_each(|reference| out.write_all(text_line(&reference).as_bytes()))?;
         return out.flush();
     }
-    let mut writer = Writer::new(out, Header::new(TimeUnit::References))?;
+    let grain = if args.lines { Grain::Line } else { Grain::Page };
+    let mut writer = Writer::new(out, Header { grain, ..Header::new(TimeUnit::References) })?;
     references.try_for_each(|reference| writer.push(reference))?;
     writer.finish(None)?.flush()
 }

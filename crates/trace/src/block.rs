@@ -3,7 +3,7 @@
 use page::{PAGE_BYTES, PageIndex};
 
 use crate::varint::{put, take, unzigzag, zigzag};
-use crate::{Access, Header, PAGES_END, Reference, Sample, TimeUnit, TraceError};
+use crate::{Access, Grain, Header, PAGES_END, Reference, Sample, TimeUnit, TraceError};
 
 pub(crate) const MAGIC: &[u8; 8] = b"PLEATTRC";
 pub(crate) const VERSION: u16 = 1;
@@ -107,7 +107,11 @@ pub(crate) fn header_bytes(header: &Header) -> Vec<u8> {
     bytes.push(header.codecs.len() as u8);
     bytes.extend_from_slice(&header.reduced_pages.to_le_bytes());
     bytes.extend_from_slice(&(names.len() as u16).to_le_bytes());
-    bytes.extend_from_slice(&[0; 2]);
+    bytes.push(match header.grain {
+        Grain::Page => 0,
+        Grain::Line => 1,
+    });
+    bytes.push(0);
     bytes.extend_from_slice(&names);
     let crc = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());
@@ -138,6 +142,11 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<Header, &'static str> {
         2 => TimeUnit::Instructions,
         _ => return Err("an unknown unit of time"),
     };
+    let grain = match body[18] {
+        0 => Grain::Page,
+        1 => Grain::Line,
+        _ => return Err("references to neither pages nor lines"),
+    };
     let mut rest = &body[HEADER_BYTES..];
     let mut codecs = Vec::new();
     while let Some((&length, behind)) = rest.split_first() {
@@ -145,8 +154,8 @@ pub(crate) fn parse_header(bytes: &[u8]) -> Result<Header, &'static str> {
         codecs.push(name.ok_or("a codec's name is no text")?.to_owned());
         rest = &behind[length as usize..];
     }
-    let header = Header { unit, reduced_pages: u32_at(body, 12), codecs };
-    let is_consistent = header.codecs.len() == body[11] as usize && is_sound(&header) && body[18..20] == [0; 2];
+    let header = Header { unit, grain, reduced_pages: u32_at(body, 12), codecs };
+    let is_consistent = header.codecs.len() == body[11] as usize && is_sound(&header) && body[19] == 0;
     if is_consistent { Ok(header) } else { Err("the header is out of bounds") }
 }
 

@@ -20,6 +20,8 @@ pub enum TraceError {
     },
     /// A version that this program does not know.
     Version(u16),
+    /// Lines are wanted, and it has only pages.
+    Coarse,
     /// A header or a block is not as the format says.
     Damaged {
         /// Where it starts.
@@ -52,6 +54,9 @@ impl fmt::Display for TraceError {
             }
             Self::Version(version) => {
                 write!(out, "version {version} of the format, at byte 8; this pleat reads version 1")
+            }
+            Self::Coarse => {
+                out.write_str("a trace of pages, where one of lines is needed: pleat record --lines makes some")
             }
             Self::Damaged { offset, what } => write!(out, "damaged at byte {offset}: {what}"),
             Self::Line { offset, line, text, what } => {

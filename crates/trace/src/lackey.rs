@@ -2,11 +2,11 @@
 
 use std::io::Read;
 
-use page::{PAGE_SHIFT, PageIndex};
+use page::PageIndex;
 
 use crate::lines::Lines;
 use crate::text::hexadecimal;
-use crate::{Access, Ending, Header, Reference, Sample, TimeUnit, Trace, TraceError};
+use crate::{Access, Ending, Grain, Header, PAGES_END, Reference, Sample, TimeUnit, Trace, TraceError};
 
 /// References in a batch, but for what one access across many pages adds.
 const BATCH: usize = 16 << 10;
@@ -36,8 +36,8 @@ enum Parsed {
 }
 
 impl<R: Read> Lackey<R> {
-    pub(crate) fn new(input: R) -> Self {
-        let header = Header::new(TimeUnit::Instructions);
+    pub(crate) fn new(input: R, grain: Grain) -> Self {
+        let header = Header { grain, ..Header::new(TimeUnit::Instructions) };
         Self { lines: Lines::new(input), header, instructions: 0, references: 0, ending: Ending::Open }
     }
 }
@@ -50,6 +50,7 @@ impl<R: Read> Trace for Lackey<R> {
     fn read(&mut self, batch: &mut Vec<Reference>, samples: &mut Vec<Sample>) -> Result<(), TraceError> {
         batch.clear();
         samples.clear();
+        let shift = self.header.grain.shift();
         while self.ending == Ending::Open && batch.len() < BATCH {
             let Some(line) = self.lines.next()? else {
                 self.ending = Ending::Whole { references: self.references };
@@ -64,8 +65,11 @@ impl<R: Read> Trace for Lackey<R> {
                 Some(Parsed::Instruction) => self.instructions += 1,
                 Some(Parsed::Message) => {}
                 Some(Parsed::Data { access, address, bytes }) => {
-                    let last = (address + bytes - 1) >> PAGE_SHIFT;
-                    for page in address >> PAGE_SHIFT..=last {
+                    let last = (address + bytes - 1) >> shift;
+                    if last >= PAGES_END {
+                        return Err(line.error("an address that no program has"));
+                    }
+                    for page in address >> shift..=last {
                         let page = PageIndex(page);
                         batch.push(Reference { page, time: self.instructions, thread: 0, access });
                         self.references += 1;

@@ -1,9 +1,10 @@
 //! Page-reference traces: read, write, synthesise, import. Formats: docs/format/trace.md.
 //!
 //! A trace streams: [`open`] finds out which form it has, and [`Trace::read`] gives batch after batch, in bounded memory.
+//! References are to pages, or, as [`open_lines`] gives them, to lines.
 #![forbid(unsafe_code)]
 
-use page::PageIndex;
+use page::{PAGE_SHIFT, PageIndex};
 
 mod block;
 mod error;
@@ -19,7 +20,7 @@ mod varint;
 mod writer;
 
 pub use error::TraceError;
-pub use open::{open, open_lackey};
+pub use open::{open, open_lackey, open_lines};
 pub use random::Random;
 pub use reduce::Reducer;
 pub use text::line as text_line;
@@ -37,10 +38,32 @@ pub enum Access {
     Write,
 }
 
+/// What a trace's references are to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grain {
+    /// Pages of 4 KiB.
+    Page,
+    /// Lines of 1 KiB: four to a page.
+    Line,
+}
+
+impl Grain {
+    /// Log2 of the bytes of one.
+    pub const fn shift(self) -> u32 {
+        match self {
+            Self::Page => PAGE_SHIFT,
+            Self::Line => LINE_SHIFT,
+        }
+    }
+}
+
+/// Log2 of the bytes of a line.
+const LINE_SHIFT: u32 = 10;
+
 /// One reference.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reference {
-    /// To which page.
+    /// To which page; in a trace of lines, the number of the line.
     pub page: PageIndex,
     /// When, in the trace's [`TimeUnit`].
     pub time: u64,
@@ -66,6 +89,8 @@ pub enum TimeUnit {
 pub struct Header {
     /// What times count.
     pub unit: TimeUnit,
+    /// What references are to. Samples are of pages always.
+    pub grain: Grain,
     /// Memories of this many pages or more fault as on the trace before it was reduced; 0 if it was not.
     pub reduced_pages: u32,
     /// The codecs that sizes are sampled for.
@@ -73,9 +98,9 @@ pub struct Header {
 }
 
 impl Header {
-    /// Of a whole trace without samples.
+    /// Of a whole trace of pages without samples.
     pub const fn new(unit: TimeUnit) -> Self {
-        Self { unit, reduced_pages: 0, codecs: Vec::new() }
+        Self { unit, grain: Grain::Page, reduced_pages: 0, codecs: Vec::new() }
     }
 }
 

@@ -8,16 +8,25 @@ use crate::lackey::{Lackey, is_lackeys};
 use crate::lines::peek;
 use crate::reader::Reader;
 use crate::text::{Text, parse};
-use crate::{Trace, TraceError};
+use crate::{Grain, Trace, TraceError};
 
 /// What is looked at to find out: no comment at the start of a file is much longer.
 const PEEK_BYTES: usize = 64 << 10;
 
-/// Opens a trace in any form.
-pub fn open<'a>(mut input: impl Read + 'a) -> Result<Box<dyn Trace + 'a>, TraceError> {
+/// Opens a trace in any form, for its pages.
+pub fn open<'a>(input: impl Read + 'a) -> Result<Box<dyn Trace + 'a>, TraceError> {
+    open_by(input, Grain::Page)
+}
+
+/// Opens a trace in any form, for its lines. Numbers of a text are taken for lines; blocks say whether they are.
+pub fn open_lines<'a>(input: impl Read + 'a) -> Result<Box<dyn Trace + 'a>, TraceError> {
+    open_by(input, Grain::Line)
+}
+
+fn open_by<'a>(mut input: impl Read + 'a, grain: Grain) -> Result<Box<dyn Trace + 'a>, TraceError> {
     let start = peek(&mut input, MAGIC.len())?;
     if start == MAGIC {
-        return Ok(Box::new(Reader::new(Cursor::new(start).chain(input))?));
+        return Ok(Box::new(Reader::new(Cursor::new(start).chain(input), grain)?));
     }
     let is_magic_cut_off = !start.is_empty() && MAGIC.starts_with(&start);
     if is_magic_cut_off {
@@ -33,12 +42,12 @@ pub fn open<'a>(mut input: impl Read + 'a) -> Result<Box<dyn Trace + 'a>, TraceE
         Some(_) => return Err(TraceError::Foreign { start: shown(&start) }),
     };
     let input = Cursor::new(start).chain(input);
-    Ok(if is_lackeys { Box::new(Lackey::new(input)) } else { Box::new(Text::new(input)) })
+    Ok(if is_lackeys { Box::new(Lackey::new(input, grain)) } else { Box::new(Text::new(input, grain)) })
 }
 
 /// Opens what lackey prints, as it comes.
-pub fn open_lackey<'a>(input: impl Read + 'a) -> Box<dyn Trace + 'a> {
-    Box::new(Lackey::new(input))
+pub fn open_lackey<'a>(input: impl Read + 'a, grain: Grain) -> Box<dyn Trace + 'a> {
+    Box::new(Lackey::new(input, grain))
 }
 
 /// The first line that is neither blank nor a comment.

@@ -2,15 +2,19 @@
 
 use std::io::{self, Read};
 
+use page::PageIndex;
 use zstd_safe::DCtx;
 
 use crate::block::{self, BLOCK_HEAD_BYTES, CRC_BYTES, HEADER_BYTES, Head, Kind};
-use crate::{Ending, Header, Reference, Sample, Trace, TraceError, varint};
+use crate::{Ending, Grain, Header, Reference, Sample, Trace, TraceError, varint};
 
 /// Reads a trace in blocks.
 pub(crate) struct Reader<R> {
     input: R,
+    /// As the caller wants references: of a trace of lines it may be pages.
     header: Header,
+    /// From numbers in the file to what the caller wants.
+    shift: u32,
     /// Of the next block.
     offset: u64,
     references: u64,
@@ -21,8 +25,8 @@ pub(crate) struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the header, which begins with the magic.
-    pub(crate) fn new(mut input: R) -> Result<Self, TraceError> {
+    /// Reads the header, which begins with the magic. References will be to what `wanted` says.
+    pub(crate) fn new(mut input: R, wanted: Grain) -> Result<Self, TraceError> {
         let damaged = |what| TraceError::Damaged { offset: 0, what };
         let cut_off = "the file ends inside the header";
         let mut bytes = vec![0; HEADER_BYTES];
@@ -35,9 +39,11 @@ impl<R: Read> Reader<R> {
             return Err(damaged(cut_off));
         }
         let header = block::parse_header(&bytes).map_err(damaged)?;
+        let shift = wanted.shift().checked_sub(header.grain.shift()).ok_or(TraceError::Coarse)?;
         Ok(Self {
             input,
-            header,
+            header: Header { grain: wanted, ..header },
+            shift,
             offset: bytes.len() as u64,
             references: 0,
             ending: Ending::Open,
@@ -114,6 +120,9 @@ impl<R: Read> Trace for Reader<R> {
                 }
             };
             taken.ok_or_else(|| self.damaged("a block's content is not as the format says"))?;
+            for reference in batch.iter_mut() {
+                reference.page = PageIndex(reference.page.0 >> self.shift);
+            }
             self.references += batch.len() as u64;
             self.offset += (BLOCK_HEAD_BYTES + head.frame_bytes) as u64;
         }

@@ -5,7 +5,7 @@ use std::io::Read;
 use page::PageIndex;
 
 use crate::lines::{Line, Lines};
-use crate::{Access, Ending, Header, PAGES_END, Reference, Sample, TimeUnit, Trace, TraceError};
+use crate::{Access, Ending, Grain, Header, PAGES_END, Reference, Sample, TimeUnit, Trace, TraceError};
 
 /// References in a batch.
 const BATCH: usize = 16 << 10;
@@ -21,8 +21,8 @@ pub(crate) struct Text<R> {
 }
 
 impl<R: Read> Text<R> {
-    pub(crate) fn new(input: R) -> Self {
-        let header = Header::new(TimeUnit::References);
+    pub(crate) fn new(input: R, grain: Grain) -> Self {
+        let header = Header { grain, ..Header::new(TimeUnit::References) };
         Self { lines: Lines::new(input), header, references: 0, ending: Ending::Open, unterminated: None }
     }
 }

@@ -2,13 +2,18 @@
 #![forbid(unsafe_code)]
 
 use page::PageIndex;
-use pleat_trace::{Access, Ending, Header, Reference, Sample, TimeUnit, TraceError, Writer, open, text_line};
+use pleat_trace::{
+    Access, Ending, Grain, Header, Reference, Sample, TimeUnit, Trace, TraceError, Writer, open, open_lines, text_line,
+};
 use proptest::prelude::*;
 
 type Read = (Vec<Reference>, Vec<Sample>, Ending);
 
 fn read(bytes: &[u8]) -> Result<Read, TraceError> {
-    let mut trace = open(bytes)?;
+    read_all(open(bytes)?)
+}
+
+fn read_all(mut trace: Box<dyn Trace + '_>) -> Result<Read, TraceError> {
     let (mut references, mut samples) = (vec![], vec![]);
     let (mut batch, mut sampled) = (vec![], vec![]);
     while trace.ending() == Ending::Open {
@@ -31,7 +36,7 @@ fn reference(page: u64, time: u64, thread: u32, is_write: bool) -> Reference {
 
 fn header() -> Header {
     let codecs = vec!["fold".to_owned(), "lz4".to_owned()];
-    Header { unit: TimeUnit::Nanoseconds, reduced_pages: 0, codecs }
+    Header { codecs, ..Header::new(TimeUnit::Nanoseconds) }
 }
 
 /// Two blocks of references with a sample between them.
@@ -105,6 +110,31 @@ fn lackey_is_imported() {
     assert!(read(b"I  1000,3\n S ffffffffffffffff,2\n").is_err());
 }
 
+/// A trace of lines is one of pages, too, but not the other way round.
+#[test]
+fn lines_are_read_as_lines_or_as_pages() {
+    let lines = [4, 5, 7, 8, 4 << 40 | 3];
+    let header = Header { grain: Grain::Line, codecs: vec!["x".to_owned()], ..Header::new(TimeUnit::References) };
+    let mut writer = Writer::new(vec![], header.clone()).unwrap();
+    for (at, &line) in lines.iter().enumerate() {
+        writer.push(reference(line, at as u64, 0, at % 2 == 0)).unwrap();
+    }
+    writer.push_sample(Sample { page: PageIndex(2), sizes: vec![99] }).unwrap();
+    let bytes = writer.finish(None).unwrap();
+    assert_eq!(open_lines(&bytes[..]).unwrap().header(), &header);
+    assert_eq!(open(&bytes[..]).unwrap().header().grain, Grain::Page);
+    let numbers = |read: Read| (read.0.iter().map(|reference| reference.page.0).collect::<Vec<_>>(), read.1[0].page.0);
+    assert_eq!(numbers(read_all(open_lines(&bytes[..]).unwrap()).unwrap()), (lines.to_vec(), 2));
+    assert_eq!(numbers(read(&bytes).unwrap()), (vec![1, 1, 1, 2, 1 << 40], 2));
+    assert!(matches!(open_lines(&small_file()[..]).err(), Some(TraceError::Coarse)));
+    let text = "==1== lackey\n S 13ff,2\n L 2000,8\n";
+    let (references, ..) = read_all(open_lines(text.as_bytes()).unwrap()).unwrap();
+    assert_eq!(references, [reference(4, 0, 0, true), reference(5, 0, 0, true), reference(8, 0, 0, false)]);
+    let (references, ..) = read_all(open_lines(&b"R 9\n"[..]).unwrap()).unwrap();
+    assert_eq!(references, [reference(9, 0, 0, false)]);
+    assert!(read_all(open_lines(&b" S fffffffffffffff0,8\n"[..]).unwrap()).is_err());
+}
+
 #[test]
 fn a_flipped_bit_anywhere_is_an_error() {
     let good = small_file();
@@ -169,7 +199,7 @@ proptest! {
         unit in prop::sample::select(vec![TimeUnit::References, TimeUnit::Nanoseconds, TimeUnit::Instructions]),
         repeat in 1..400_usize,
     ) {
-        let header = Header { unit, reduced_pages: 16, codecs: vec!["x".to_owned()] };
+        let header = Header { reduced_pages: 16, codecs: vec!["x".to_owned()], ..Header::new(unit) };
         let mut writer = Writer::new(vec![], header.clone()).unwrap();
         let (mut references, mut samples) = (vec![], vec![]);
         for (at, &(page, time, thread, is_write)) in steps.iter().cycle().take(steps.len() * repeat).enumerate() {
