@@ -19,6 +19,7 @@ use crate::size::Ram;
 mod calibrate;
 mod curve;
 mod estimate;
+mod mxt;
 mod plot;
 mod timed;
 
@@ -28,6 +29,7 @@ Examples:
   pleat sim app.trace --curve lru,min --plot plots
   pleat sim app.trace --system pleat,off --ram 25%,50%,75% --backing sata-ssd --ratio 0.35
   pleat sim core.1234 --estimate 50% --codec pbpm,auto      # how probable is it that this memory does not shrink to a half?
+  pleat sim lines.trace --mxt-hardware --ram 512M --content 0.4,1       # what if it turns incompressible half-way?
   pleat sim --calibrate here.json; pleat sim app.trace --system pleat --ram 50% --machine here.json --backing here.json
   pleat sim a.txt b.trace --replacement lru,min,clock --pages 25000 --json out.json --plot plots
 
@@ -40,6 +42,9 @@ references to pages that were on their way out and stayed: what it costs to lear
 
 --estimate takes the sizes that a trace has samples of, or encodes the pages of any other file (a core dump, for example), and
 tells the probability that so many pages together take more than the target; and what it is not above, however sizes lie.
+
+--mxt-hardware takes references to lines of 1 KiB: a trace of pleat record --lines or pleat synth --lines, lackey's output, or a
+text whose numbers are addresses divided by 1024.
 
 --system goes by what steps cost on a machine and a device; --costs tells which of these were measured and which are guesses.
 
@@ -54,7 +59,8 @@ pub(crate) struct SimArgs {
 
     /// Count misses of these replacement policies: lru, min (Belady's), fifo, clock, pleat
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = policy,
-        required_unless_present_any = ["curve", "estimate", "system", "calibrate", "costs", "probe"], conflicts_with = "system",
+        required_unless_present_any = ["curve", "estimate", "system", "mxt_hardware", "calibrate", "costs", "probe"],
+        conflicts_with_all = ["system", "mxt_hardware"],
         requires = "pages", group = "sized")]
     replacement: Vec<Policy>,
 
@@ -64,30 +70,44 @@ pub(crate) struct SimArgs {
 
     /// Count misses of these at every size of memory, in one pass: lru, min
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = curve::curved,
-        conflicts_with_all = ["replacement", "system"])]
+        conflicts_with_all = ["replacement", "system", "mxt_hardware"])]
     curve: Vec<Policy>,
 
     /// Tell how probable it is that memory takes more than this part of its size once it is encoded (crames): 50% or 0.5
     #[arg(long, value_name = "RATIO", num_args = 1.., value_delimiter = ',', value_parser = estimate::target, group = "sized",
-        conflicts_with_all = ["curve", "system"])]
+        conflicts_with_all = ["curve", "system", "mxt_hardware"])]
     estimate: Vec<f64>,
 
     /// Codecs to estimate that for [default: those that a trace has samples of; pbpm for other files]
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = estimate::codec,
-        requires = "estimate")]
+        requires = "estimate", conflicts_with_all = ["replacement", "curve", "system", "mxt_hardware"])]
     codec: Vec<&'static str>,
 
     /// Tell how long the program would take under these systems: those of pleat run --system, and off (the device alone)
-    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', requires = "ram", value_parser = timed::system)]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', requires = "ram", group = "runs",
+        value_parser = timed::system)]
     system: Vec<System>,
 
-    /// Sizes of RAM for that: bytes, or a percentage of the trace's pages
-    #[arg(long, value_name = "SIZE|PERCENT%", num_args = 1.., value_delimiter = ',', requires = "system",
+    /// Tell the same of MXT's hardware, from a trace of lines: a cache of 32 MB in front of lines in sectors
+    #[arg(long, group = "runs")]
+    mxt_hardware: bool,
+
+    /// What the program writes there, by turns: ratios, or files of pages that are encoded [default: that of --ratio]
+    #[arg(long, value_name = "RATIO|FILE", num_args = 1.., value_delimiter = ',', value_parser = mxt::written,
+        requires = "mxt_hardware", conflicts_with_all = ["replacement", "curve", "estimate", "system"])]
+    content: Vec<mxt::Written>,
+
+    /// Sizes of RAM for that: bytes, or a percentage of the trace's pages; MXT's, of which it makes twice as much, is 512M if none
+    /// is given
+    #[arg(long, value_name = "SIZE|PERCENT%", num_args = 1.., value_delimiter = ',', requires = "runs",
         value_parser = timed::ram)]
     ram: Vec<Ram>,
 
-    /// What steps cost: reference, castro, tuduce-gross-p4, tuduce-gross-g5, or a file that --calibrate has written
-    #[arg(long, value_name = "PROFILE", default_value = "reference", value_parser = timed::machine)]
+    /// What steps cost: reference, castro, tuduce-gross-p4, tuduce-gross-g5, mxt (the default of --mxt-hardware), or a file that
+    /// --calibrate has written
+    #[arg(long, value_name = "PROFILE", default_value = "reference",
+        default_value_if("mxt_hardware", clap::builder::ArgPredicate::Equals("true".into()), "mxt"),
+        value_parser = timed::machine)]
     machine: Machine,
 
     /// What lies below RAM: nvme, sata-ssd, disk-7200, disk-castro, disk-tuduce-gross-p4, disk-tuduce-gross-g5, or a file that
@@ -186,6 +206,12 @@ pub(crate) fn run(args: &SimArgs) -> Result<()> {
             estimate::plot(&rows, plots)?;
         }
         (document(&rows)?, estimate::table(&rows))
+    } else if args.mxt_hardware {
+        let rows = mxt::run(args)?;
+        if let Some(plots) = &mut plots {
+            mxt::plot(&rows, plots)?;
+        }
+        (document(&rows)?, mxt::table(&rows))
     } else if args.system.is_empty() {
         let rows = replacement(args)?;
         if let Some(plots) = &mut plots {

@@ -304,6 +304,7 @@ fn the_probability_of_missing_a_ratio_is_estimated() {
     assert!(refused(&[pages.path(), "--estimate", "150%"]).contains("ratio such as 50%"));
     assert!(refused(&[pages.path(), "--estimate", "0.5", "--codec", "zip"]).contains("wkdm"));
     assert!(refused(&["/does/not/exist", "--estimate", "0.5"]).contains("No such file"));
+    refused(&[trace.path(), "--codec", "pbpm", "--replacement", "lru", "--pages", "3"]);
     refused(&[pages.path(), "--estimate", "0.5", "--system", "pleat", "--ram", "1M"]);
 }
 
@@ -334,6 +335,110 @@ fn samples_of_a_trace_are_estimated_from() {
     );
     assert_eq!(rows(&["--codec", "pbpm"]), both[1..]);
     assert!(refused(&[sampled.path(), "--estimate", "0.5", "--codec", "lz4"]).contains("of wkdm, pbpm"));
+}
+
+/// A trace of lines: 120 MiB of them, skewed.
+fn lines(name: &str) -> Temporary {
+    let trace = Temporary::new(name, b"");
+    let words = ["synth", "zipf:0.5", "--lines", "--pages", "122880", "--references", "700000", "--out", trace.path()];
+    assert!(Command::new(env!("CARGO_BIN_EXE_pleat")).args(words).status().unwrap().success());
+    trace
+}
+
+#[test]
+fn mxt_hardware_is_simulated_on_lines() {
+    let trace = lines("lines");
+    let words = [trace.path(), "--mxt-hardware", "--ram", "64M,512M", "--content", "0.35,1", "--json", "-"];
+    let output = sim(&words);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |row: usize, key: &str| rows[row][key].as_f64().unwrap();
+    let (small, large) = (0, 1);
+    assert_eq!((&rows[small]["ram_bytes"], &rows[large]["ram_bytes"]), (&json!(64 << 20), &json!(512 << 20)));
+    assert_eq!((&rows[small]["machine"], &rows[small]["references"]), (&json!("mxt"), &json!(700_000)));
+    // It does not fit when it turns incompressible; with the paper's memory nobody notices.
+    assert!(number(small, "interrupts") >= 1.0 && number(small, "pages_forced_out") > 1000.0);
+    assert_eq!((number(large, "interrupts"), number(large, "pages_forced_out")), (0.0, 0.0));
+    assert!(number(small, "physical_bytes_max") <= 64.0 * 1_048_576.0);
+    assert!(number(small, "run_seconds") > number(large, "run_seconds"));
+    let (on, off) = (number(large, "run_seconds"), number(large, "compression_off_seconds"));
+    assert!((number(large, "overhead_percent") - (on / off - 1.0) * 100.0).abs() < 1e-6 && on > off);
+    assert!((1.0..64.0).contains(&number(large, "average_ratio")));
+    let moments = rows[large]["over_time"].as_array().unwrap();
+    let last = &moments[moments.len() - 1];
+    assert!(moments.len() > 100 && last["real_bytes"].as_u64() > last["physical_bytes"].as_u64(), "{last}");
+    assert_eq!(last["real_bytes"].as_u64().unwrap(), rows[large]["trace_pages"].as_u64().unwrap() * 4096);
+    assert!(rows[large]["estimates"].as_array().unwrap().contains(&json!("decode")));
+    assert_eq!(output.stdout, sim(&words).stdout);
+    let table = String::from_utf8(sim(&[trace.path(), "--mxt-hardware"]).stdout).unwrap();
+    assert!(table.contains("\n| 512 MiB | ") && table.contains("on mxt with nvme"), "{table}");
+    // Content of pages: noise takes more than zeros.
+    let (noise, zeros) = (Temporary::new("noise.pages", &half_noise()), Temporary::new("zeros.pages", &[0; 8192]));
+    let most = |content: &str| {
+        let output = sim(&[trace.path(), "--mxt-hardware", "--content", content, "--json", "-"]);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()[0]["physical_bytes_max"].as_u64().unwrap()
+    };
+    assert!(most(noise.path()) > most("0.2"));
+    assert!(refused(&[trace.path(), "--mxt-hardware", "--content", zeros.path()]).contains("all zero"));
+    assert!(
+        String::from_utf8(sim(&["--costs"]).stdout).unwrap().contains("\n| mxt-hardware | decode | 1407 | estimate |")
+    );
+}
+
+#[test]
+fn what_mxt_hardware_cannot_play_is_refused() {
+    let trace = lines("refused-lines");
+    let pages = Temporary::new("refused-pages", b"");
+    let words = ["synth", "zipf:1", "--references", "1000", "--out", pages.path()];
+    assert!(Command::new(env!("CARGO_BIN_EXE_pleat")).args(words).status().unwrap().success());
+    assert!(refused(&[pages.path(), "--mxt-hardware"]).contains("record --lines"));
+    assert!(refused(&["-", "--mxt-hardware"]).contains("standard input"));
+    assert!(refused(&[trace.path(), "--mxt-hardware", "--ram", "32M"]).contains("64"));
+    assert!(refused(&[trace.path(), "--mxt-hardware", "--content", "1.5"]).contains("0 to 1"));
+    assert!(refused(&[trace.path(), "--mxt-hardware", "--content", "/does/not/exist"]).contains("No such file"));
+    assert!(refused(&[trace.path(), "--system", "mxt-hardware", "--ram", "64M"]).contains("--mxt-hardware"));
+    refused(&[trace.path(), "--mxt-hardware", "--system", "mxt", "--ram", "64M"]);
+    refused(&[trace.path(), "--content", "0.5", "--replacement", "lru", "--pages", "10"]);
+    // A trace of lines is one of pages, too.
+    let output = sim(&[trace.path(), "--replacement", "lru", "--pages", "1000", "--json", "-"]);
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let distinct = rows[0]["cold_misses"].as_u64().unwrap();
+    assert!(distinct <= 122_880 / 4 && distinct > 25_000, "{rows}");
+    // Cut off: what is whole is played.
+    let whole = fs::read(&trace.0).unwrap();
+    let cut = Temporary::new("cut-lines", &whole[..whole.len() / 2]);
+    let output = sim(&[cut.path(), "--mxt-hardware", "--json", "-"]);
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("truncated").count(), 1);
+    assert!(rows[0]["truncated_at_byte"].as_u64().is_some_and(|at| at <= whole.len() as u64 / 2), "{rows}");
+}
+
+#[test]
+fn lackeys_lines_are_imported() {
+    let lackey =
+        Temporary::new("lackey", b"==1== lackey\nI  400,3\n S 13fc,8\nI  403,3\n L 1000,4\n L 1000,4\n L 1000,4\n");
+    let out = Temporary::new("imported", b"");
+    let record = |more: &[&str]| {
+        let words = ["record", "--from", lackey.path(), "--lines", "--out", out.path()];
+        Command::new(env!("CARGO_BIN_EXE_pleat")).args(words).args(more).output().unwrap()
+    };
+    assert!(record(&["--reduce", "0"]).status.success());
+    let played = |path: &str| {
+        let output = sim(&[path, "--mxt-hardware", "--json", "-"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        ["references", "trace_pages", "cache_misses", "run_seconds"].map(|key| rows[0][key].clone())
+    };
+    // Two lines of one page, all four of which come in as zeros; an instruction takes 2.2 ns, and lackey counts it before.
+    let first_touch_and_lines = 9_200.0 + 4.0 * (100.0 + 100.0);
+    let seconds = (first_touch_and_lines + 2.2) / 1e9;
+    assert_eq!(played(out.path()), [json!(5), json!(1), json!(4), json!(seconds)]);
+    assert_eq!(played(lackey.path()), played(out.path()));
+    assert!(record(&[]).status.success());
+    // Of the four references to one line the first and the last are left.
+    assert_eq!(played(out.path())[0], json!(3));
+    let output = record(&["--reduce", "5"]);
+    assert!(output.status.code() == Some(125) && String::from_utf8_lossy(&output.stderr).contains("at most 4"));
 }
 
 #[test]
@@ -389,6 +494,15 @@ fn plots_are_files_of_their_own() {
     assert!(files.len() == 6 && files.iter().any(|name| name.ends_with("-off-2_MiB.svg")), "{files:?}");
     let drawn = fs::read_to_string(plots.join(&files[2])).unwrap();
     assert!(["first touch", "resident", "RAM", "backed"].iter().all(|line| drawn.contains(&format!("\n{line}\n"))));
+    let lines = lines("plotted-lines");
+    assert!(sim(&[&[lines.path(), "--mxt-hardware"][..], &plot].concat()).status.success());
+    let drawn = fs::read_dir(&plots).unwrap().map(|file| file.unwrap().path());
+    let mut drawn = drawn.filter(|path| path.to_str().unwrap().ends_with("-mxt_hardware-512_MiB.svg"));
+    let drawn = fs::read_to_string(drawn.next().unwrap()).unwrap();
+    assert!(
+        ["real", "physical", "RAM", "forced out"].iter().all(|line| drawn.contains(&format!("\n{line}\n"))),
+        "{drawn}"
+    );
     let noise = Temporary::new("plotted.pages", &half_noise());
     let output = sim(&[&[noise.path(), "--estimate", "0.5", "--pages", "50,500"][..], &plot].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

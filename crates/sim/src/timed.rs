@@ -23,10 +23,10 @@ mod off;
 
 pub use costs::{Basis, CodecCost, Cost, Machine, Seat};
 pub use device::Device;
-use device::Queue;
+pub(crate) use device::Queue;
 pub use lengths::Lengths;
 pub use moments::Moment;
-use moments::Moments;
+pub(crate) use moments::Moments;
 
 /// What keeps the program inside its RAM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -37,7 +37,7 @@ pub use any::AnyStore;
 pub use buddies::Buddies;
 pub use cells::Cells;
 pub use chunks::Chunks;
-pub use sectors::{DivideLines, LINES, Sectors};
+pub use sectors::{DivideLines, LINES, Sectors, sectors_of};
 pub use slabs::Slabs;
 pub use zones::{ZoneShape, Zones};
 

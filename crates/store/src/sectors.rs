@@ -112,20 +112,6 @@ impl Sectors {
         (Whole::Encoded(first), lines)
     }
 
-    /// How the lines of a page lie: sectors are shared where two last parts fit one. The numbers of sectors are missing.
-    fn plan(lines: &[&[u8]; LINES]) -> [Line; LINES] {
-        let mut plan = [Line::EMPTY; LINES];
-        for at in 0..LINES {
-            let line = Line::new(lines[at].len());
-            let cohort = (0..at).find(|&cohort| line.can_share(plan[cohort]) && !shared(&plan[..at], cohort));
-            plan[at] = match cohort {
-                Some(cohort) => line.sharing(cohort),
-                None => line,
-            };
-        }
-        plan
-    }
-
     /// Copies a line into its sectors, whose numbers are known.
     fn write(&mut self, line: Line, bytes: &[u8]) {
         for (at, piece) in bytes.chunks(SECTOR_BYTES).enumerate() {
@@ -184,6 +170,25 @@ impl Sectors {
     }
 }
 
+/// How lines of these lengths lie in a page: sectors are shared where two last parts fit one. The numbers of sectors are missing.
+fn plan(lengths: [usize; LINES]) -> [Line; LINES] {
+    let mut plan = [Line::EMPTY; LINES];
+    for at in 0..LINES {
+        let line = Line::new(lengths[at]);
+        let cohort = (0..at).find(|&cohort| line.can_share(plan[cohort]) && !shared(&plan[..at], cohort));
+        plan[at] = match cohort {
+            Some(cohort) => line.sharing(cohort),
+            None => line,
+        };
+    }
+    plan
+}
+
+/// Sectors that a page takes whose lines' encodings have these lengths.
+pub fn sectors_of(lengths: [u16; LINES]) -> u64 {
+    plan(lengths.map(usize::from)).iter().map(|line| line.own_sectors() as u64).sum()
+}
+
 /// Whether somebody shares the last sector of `cohort` already, or it shares somebody's.
 fn shared(plan: &[Line], cohort: usize) -> bool {
     plan[cohort].shares().is_some() || plan.iter().any(|line| line.shares() == Some(cohort))
@@ -192,7 +197,7 @@ fn shared(plan: &[Line], cohort: usize) -> bool {
 impl Store for Sectors {
     fn put(&mut self, owner: PageIndex, encoding: &[u8]) -> Result<StoreKey, Full> {
         let (whole, lines) = self.divided(encoding);
-        let mut plan = Self::plan(&lines);
+        let mut plan = plan(lines.map(<[u8]>::len));
         let wanted: usize = plan.iter().map(|line| line.own_sectors()).sum();
         if wanted > self.free.len() {
             return Err(Full);

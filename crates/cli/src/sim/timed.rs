@@ -9,6 +9,7 @@ use page::{ByteCount, PAGE_BYTES, PageCount};
 use rayon::prelude::*;
 use serde::Deserialize;
 use serde::Serialize;
+use sim::mxt::Latencies;
 use sim::replacement::Contest;
 use sim::timed::{self, Basis, Cost, Device, Machine, Moment, Outcome, Setup, System};
 use trace::Trace;
@@ -39,7 +40,11 @@ pub(super) struct Row {
 /// `--system`.
 pub(super) fn system(name: &str) -> Result<System, String> {
     let names = || System::all().map(System::name).collect::<Vec<_>>().join(", ");
-    System::named(name).ok_or_else(|| format!("there is no such system; there are {}", names()))
+    let missing = || match name {
+        "mxt-hardware" => "that is an option of its own, --mxt-hardware, for traces of lines".to_owned(),
+        _ => format!("there is no such system; there are {}", names()),
+    };
+    System::named(name).ok_or_else(missing)
 }
 
 /// What `--calibrate` writes.
@@ -89,6 +94,7 @@ pub(super) fn costs() -> String {
             add(&format!("{}, {}", machine.name, own.codec), &[("encode", &own.encode), ("decode", &own.decode)]);
         }
     }
+    add("mxt-hardware", &Latencies::PAPER.costs());
     for device in Device::ALL {
         add(&device.name, &device.costs());
     }

@@ -114,7 +114,7 @@ const REFERENCE: Cost = Cost::estimate(100.0, "a guess: it depends on the progra
 
 impl Machine {
     /// The profiles.
-    pub const ALL: [Self; 4] = [REFERENCE_MACHINE, CASTRO, TUDUCE_GROSS_P4, TUDUCE_GROSS_G5];
+    pub const ALL: [Self; 5] = [REFERENCE_MACHINE, CASTRO, TUDUCE_GROSS_P4, TUDUCE_GROSS_G5, MXT];
 
     /// What encoding and decoding a page take with a codec.
     pub fn codec(&self, name: &str) -> (&Cost, &Cost) {
@@ -231,5 +231,25 @@ const TUDUCE_GROSS_G5: Machine = {
         codecs: Cow::Borrowed(const { &[CodecCost::estimate("lzo1x-1", 50_000.0, 22_000.0, CASTRO)] }),
         reference: REFERENCE,
         instruction: Cost::estimate(0.5, "a guess: one instruction a cycle"),
+    }
+};
+
+/// Abali, Franke, Poff and Smith (2000): one Xeon at 455 MHz.
+const MXT: Machine = {
+    const CASTRO: &str = "castro's, by clock rate";
+    Machine {
+        name: Cow::Borrowed("mxt"),
+        processors: 1,
+        seat: Seat::Kernel,
+        first_touch: Cost::estimate(9_200.0, CASTRO),
+        fault: Cost::estimate(6_600.0, CASTRO),
+        kernel_fault: Cost::estimate(9_200.0, CASTRO),
+        fill: Cost::estimate(6_600.0, CASTRO),
+        move_out: Cost::estimate(1_650.0, CASTRO),
+        encode: Cost::estimate(110_000.0, "castro's, table 2, by clock rate"),
+        decode: Cost::estimate(66_000.0, "castro's, table 2, by clock rate"),
+        codecs: Cow::Borrowed(&[]),
+        reference: REFERENCE,
+        instruction: Cost::estimate(2.2, "a guess: one instruction a cycle"),
     }
 };

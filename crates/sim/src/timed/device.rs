@@ -68,7 +68,7 @@ impl Device {
 }
 
 /// A device with what it still has to do.
-pub(super) struct Queue<'a> {
+pub(crate) struct Queue<'a> {
     device: &'a Device,
     busy_until_ns: f64,
     /// How long the write takes that it may be at.
@@ -76,12 +76,12 @@ pub(super) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    pub(super) const fn new(device: &'a Device) -> Self {
+    pub(crate) const fn new(device: &'a Device) -> Self {
         Self { device, busy_until_ns: 0.0, write_ns: 0.0 }
     }
 
     /// When a read is done that is asked for now. It goes before writes that have not begun.
-    pub(super) fn read(&mut self, now_ns: f64, bytes: u64) -> f64 {
+    pub(crate) fn read(&mut self, now_ns: f64, bytes: u64) -> f64 {
         let begins = self.busy_until_ns.clamp(now_ns, now_ns + self.write_ns);
         let takes = self.device.takes_ns(bytes);
         self.busy_until_ns = self.busy_until_ns.max(now_ns) + takes;
@@ -89,9 +89,14 @@ impl<'a> Queue<'a> {
     }
 
     /// Takes a write.
-    pub(super) fn write(&mut self, now_ns: f64, bytes: u64) {
+    pub(crate) fn write(&mut self, now_ns: f64, bytes: u64) {
         self.write_ns = self.device.takes_ns(bytes);
         self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.write_ns;
+    }
+
+    /// When nothing is left to do.
+    pub(crate) const fn idle_ns(&self) -> f64 {
+        self.busy_until_ns
     }
 
     /// When no more than `bytes` are left to write, in requests as long as the last.

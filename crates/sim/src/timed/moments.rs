@@ -23,23 +23,23 @@ pub struct Moment {
 }
 
 /// Those of a run.
-pub(super) struct Moments {
-    kept: Vec<Moment>,
+pub(crate) struct Moments<T = Moment> {
+    kept: Vec<T>,
     apart_ns: f64,
     due_ns: f64,
 }
 
-impl Moments {
-    pub(super) const fn new() -> Self {
+impl<T: PartialEq> Moments<T> {
+    pub(crate) const fn new() -> Self {
         Self { kept: Vec::new(), apart_ns: APART_NS, due_ns: 0.0 }
     }
 
     /// Whether the next one is due.
-    pub(super) fn is_due(&self, now_ns: f64) -> bool {
+    pub(crate) fn is_due(&self, now_ns: f64) -> bool {
         now_ns >= self.due_ns
     }
 
-    pub(super) fn push(&mut self, now_ns: f64, moment: Moment) {
+    pub(crate) fn push(&mut self, now_ns: f64, moment: T) {
         self.kept.push(moment);
         if self.kept.len() == MOMENTS_MAX {
             let mut is_kept = false;
@@ -53,7 +53,7 @@ impl Moments {
     }
 
     /// All of them; the run has ended with the last.
-    pub(super) fn finish(mut self, last: Moment) -> Vec<Moment> {
+    pub(crate) fn finish(mut self, last: T) -> Vec<T> {
         if self.kept.last() != Some(&last) {
             self.kept.push(last);
         }

@@ -3,7 +3,7 @@
 use crate::common::{Random, any_step, assert_adds_up, bytes, churn, read, walk_all};
 use codec::{Codec, MxtLz1, Scratch};
 use page::{ByteCount, PAGE_BYTES, PageBytes, PageIndex};
-use pleat_store::{Full, Resize, Sectors, Store, StoreKey};
+use pleat_store::{Full, Resize, Sectors, Store, StoreKey, sectors_of};
 use proptest::prelude::*;
 
 const UNIT: usize = 16384;
@@ -58,6 +58,17 @@ proptest! {
     #[test]
     fn sectors_do_what_a_map_does(steps in prop::collection::vec(any_step(PAGE_BYTES), 1..500), count in 1_usize..6) {
         walk_all(&mut Sectors::new(count * 8192, 8192, divide).unwrap(), &steps, true);
+    }
+
+    /// What the simulator counts is what the store takes.
+    #[test]
+    fn sectors_can_be_told_beforehand(lengths in prop::array::uniform4(prop_oneof![0_u16..20, 0_u16..=1024])) {
+        LINES.with_borrow_mut(Vec::clear);
+        let mut area = sectors(1);
+        // An encoding as long as a page is the page as it is.
+        prop_assume!(lengths.iter().map(|&length| usize::from(length)).sum::<usize>() + 1 < PAGE_BYTES);
+        put(&mut area, lengths.map(usize::from));
+        prop_assert_eq!(area.used(), sectors_of(lengths));
     }
 }
 
