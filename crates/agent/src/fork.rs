@@ -148,6 +148,7 @@ impl Forks {
         wake_all(&self.resting, Sharing::Process);
         while self.wants_rest() {
             watch();
+            pager.dismiss_announcers();
             if self.stage.load(Ordering::Acquire) == TO_BE_HANDED_OVER {
                 self.hand_over(pager, watch);
             }

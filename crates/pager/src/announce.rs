@@ -18,8 +18,9 @@ use crate::Pager;
 /// Less is not worth a scan: a step in which malloc of glibc grows, and this part of the process's share.
 const BYTES_MIN: ByteCount = ByteCount(128 << 10);
 const SHARE_DIVISOR: u64 = 128;
-/// Longest wait. Whatever keeps the reclaimer from scanning, the program goes on.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// Longest wait. Whatever keeps the reclaimer from scanning, the program goes on. Some scans take milliseconds, and pauses
+/// between them are longer.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Without a lock: the waiting thread is the program's, and its stack is managed.
 #[derive(Debug, Default)]
@@ -77,6 +78,19 @@ impl Announcements {
         }
     }
 
+    /// One more; its number. Release: the scan that sees it sees the mapping, which was made before.
+    pub(crate) fn make(&self) -> u32 {
+        self.made.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
+    /// Nobody scans for now: who waits goes on.
+    fn dismiss(&self) {
+        let made = self.made();
+        if self.scanned.swap(made, Ordering::AcqRel) != made {
+            wake_all(&self.scanned, Sharing::Process);
+        }
+    }
+
     /// Waits for the scan of announcement `number`.
     fn wait_for(&self, number: u32, now_ns: impl Fn() -> u64) {
         let end_ns = now_ns() + PATIENCE.as_nanos() as u64;
@@ -95,11 +109,16 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// On a thread of the program's, which has just mapped so many bytes and not touched them.
     pub fn announce(&self, bytes: ByteCount) {
         if self.announcements.concern(bytes) {
-            // Release: the scan that sees this sees the mapping, which was made before.
-            let number = self.announcements.made.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+            let number = self.announcements.make();
             self.hurry();
             self.announcements.wait_for(number, || self.kernel.now_ns());
         }
+    }
+
+    /// On the reclaimer's thread while the program forks, for nobody scans then: who waits for that goes on. It may hold
+    /// a lock of malloc's, which the forking thread takes.
+    pub fn dismiss_announcers(&self) {
+        self.announcements.dismiss();
     }
 }
 
@@ -146,7 +165,7 @@ mod tests {
     fn who_announces_waits_for_a_scan_that_has_seen_it() {
         let announcements = Announcements::default();
         for round in 1..=50_u32 {
-            announcements.made.fetch_add(1, Ordering::AcqRel);
+            announcements.make();
             assert!(announcements.is_one_new());
             let sight = announcements.sight();
             // Nobody has seen this one, however often older ones are scanned.
@@ -158,6 +177,19 @@ mod tests {
                 });
                 announcements.have_been_scanned(sight);
                 assert_eq!(waiter.join().unwrap(), round);
+            });
+            assert!(!announcements.is_one_new());
+        }
+    }
+
+    #[test]
+    fn who_is_dismissed_goes_on() {
+        let announcements = Announcements::default();
+        for _ in 0..50 {
+            let number = announcements.make();
+            std::thread::scope(|scope| {
+                scope.spawn(|| announcements.wait_for(number, || 0));
+                announcements.dismiss();
             });
             assert!(!announcements.is_one_new());
         }

@@ -26,6 +26,8 @@ const GROWTH_BYTES_PER_MS: u64 = 4 << 20;
 /// Shortest and longest rest.
 const REST_MIN: Duration = Duration::from_micros(300);
 const REST_MAX: Duration = Duration::from_millis(50);
+/// Shortest rest while a thread waits for a scan.
+const REST_WAITED_FOR: Duration = Duration::from_micros(100);
 /// Rest while nothing changes and little is free.
 const REST_CALM: Duration = Duration::from_millis(4);
 /// Rounds without change before the reclaimer calms down.
@@ -308,7 +310,11 @@ impl Reclaimer {
         let floor = if self.calm_rounds > CALM_ROUNDS { REST_CALM } else { REST_MIN };
         // What cannot be helped is tried again now and then, not all the time.
         let floor = if exhausted { REST_MAX } else { floor };
-        let time = Duration::from_millis(grown_to_low).clamp(floor, REST_MAX);
+        let mut time = Duration::from_millis(grown_to_low).clamp(floor, REST_MAX);
+        if pager.announcements.is_one_new() {
+            // A thread of the program's waits for the scan that came too soon behind the last one.
+            time = time.min(Duration::from_nanos(self.scan_again_ns.saturating_sub(now))).max(REST_WAITED_FOR);
+        }
         Rest { time, exhausted }
     }
 }

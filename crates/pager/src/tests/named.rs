@@ -1,5 +1,7 @@
 //! What the schedules have found, and what they leave out, one test each.
 
+use core::time::Duration;
+
 use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::{Call, FakeKernel, Flag, Progress};
@@ -55,6 +57,30 @@ fn serve_while(mut world: World, call: Call, mut act: impl FnMut(&TestPager, &mu
     world.server.borrow_mut().serve(&world.pager).unwrap();
     world.pager.kernel.set_meanwhile(None);
     world.finish().unwrap();
+}
+
+/// Scans of many mappings take long, and are spaced by as much again. A thread that waits for the next one must not wait
+/// for the end of a rest that is longer: it would give up, and fill its memory while nobody manages it.
+#[test]
+fn who_waits_for_a_scan_gets_it_when_the_pause_ends() {
+    let share = ByteCount(64 << 20);
+    let mut world = world(100, Setup { share, ..Setup::plain(3) }, Content::Noise);
+    world.pager.kernel.set_meanwhile(Some(Box::new(|kernel, call| {
+        if call == Call::Mappings {
+            kernel.sleep_ns(1_000_000);
+        }
+    })));
+    let scans = |world: &World| world.pager.entry.count(Counter::Scans);
+    world.pager.kernel.sleep_ns(1_000_000_000);
+    world.pager.announcements.make();
+    world.round();
+    let before = scans(&world);
+    world.pager.announcements.make();
+    let rest = world.round().time;
+    assert!(scans(&world) == before && rest < Duration::from_millis(7), "too soon for the next scan: {rest:?}");
+    world.pager.kernel.sleep_ns(rest.as_nanos() as u64);
+    world.round();
+    assert!(scans(&world) == before + 1 && !world.pager.announcements.is_one_new());
 }
 
 /// Without swap such pages go out and straight back. A fault that finds no room must not move them for ever.
