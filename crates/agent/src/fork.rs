@@ -275,6 +275,7 @@ impl Forks {
 impl Agent {
     /// On the forking thread, before the fork.
     pub(crate) fn before_fork(&self) {
+        self.growth.begin_fork();
         self.gate.close();
         let Some(keeper) = self.keeper() else { return };
         let forks = &keeper.forks;
@@ -299,6 +300,7 @@ impl Agent {
     /// On the forking thread, after the fork, whether it worked or not. Returns when the child's memory is the child's
     /// own: a parent that ends at once, as daemons' do, would take what it has of that with it.
     pub(crate) fn after_fork_in_parent(&self) {
+        self.growth.end_fork();
         let Some(keeper) = self.keeper() else { return self.gate.open() };
         // The kernel lets us return only when the handler has read the message about the child. Without one there is
         // no child.
@@ -313,6 +315,7 @@ impl Agent {
 
     /// In user mode, on the forking thread: `child` is what fork has answered.
     pub(crate) fn after_trapped_fork(&self, child: Option<u32>) {
+        self.growth.end_fork();
         let Some(keeper) = self.keeper() else { return self.gate.open() };
         let forks = &keeper.forks;
         let Some(child) = child else {
@@ -333,6 +336,7 @@ impl Agent {
         unsafe { crate::heap::reset_after_fork() };
         // SAFETY: as above; the lock is held for the copying of two pointers only.
         unsafe { self.membership.reset() };
+        self.growth.reset_forks();
         self.gate.open();
         let ledger = self.membership().ledger;
         let Some(membership) = entry::claim(ledger) else {

@@ -18,10 +18,11 @@ use crate::watcher::{Agent, SMALL_DIVISOR};
 
 /// Smaller steps are added up.
 const BYTES_MIN: u64 = 128 << 10;
-/// Longest wait for a look.
-const LOOK_PATIENCE: Duration = Duration::from_millis(5);
-/// Longest wait for management to begin: it takes two or three milliseconds.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Longest wait for a look, which takes a fraction of a millisecond where a processor is free.
+const LOOK_PATIENCE: Duration = Duration::from_millis(20);
+/// Longest wait for management to begin: it takes two or three milliseconds where a processor is free. Who cannot be managed
+/// does not wait.
+const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// Without a lock: those who grow are threads of the program's. The numbers are estimates, read and written Relaxed.
@@ -33,8 +34,11 @@ pub(crate) struct Growth {
     late_behind: AtomicU32,
     /// A thread waits until the process is managed, however small it is yet.
     pub(crate) is_waited_for: AtomicBool,
-    /// Management did not begin in time once.
+    /// Management did not begin in time once, or cannot begin.
     has_waited: AtomicBool,
+    /// Threads that fork: management does not begin before they are done, and who waits for it may hold a lock of malloc's,
+    /// which they take.
+    forking: AtomicU32,
 }
 
 impl Growth {
@@ -45,7 +49,26 @@ impl Growth {
             late_behind: AtomicU32::new(u32::MAX),
             is_waited_for: AtomicBool::new(false),
             has_waited: AtomicBool::new(false),
+            forking: AtomicU32::new(0),
         }
+    }
+
+    /// From now on nobody waits for management to begin.
+    pub(crate) fn give_up(&self) {
+        self.has_waited.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn begin_fork(&self) {
+        self.forking.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_fork(&self) {
+        self.forking.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// In a forked child, whose only thread has forked.
+    pub(crate) fn reset_forks(&self) {
+        self.forking.store(0, Ordering::Relaxed);
     }
 
     fn is_active(&self) -> bool {
@@ -122,10 +145,13 @@ impl Agent {
             if let Some(keeper) = self.keeper() {
                 return keeper.pager.announce(bytes);
             }
+            if self.growth.forking.load(Ordering::Relaxed) > 0 || self.growth.has_waited.load(Ordering::Relaxed) {
+                return;
+            }
             thread::sleep(PAUSE);
         }
-        // It cannot be managed, or the machine is too busy: it is not held up again.
-        self.growth.has_waited.store(true, Ordering::Relaxed);
+        // The machine is too busy: it is not held up again.
+        self.growth.give_up();
     }
 
     /// The program has not run yet, and may write to so much: large arrays that its file declares.

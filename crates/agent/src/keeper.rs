@@ -127,6 +127,7 @@ impl Obstacle {
 
 /// The program goes on outside the budget, after a line that says so.
 fn run_unmanaged(agent: &Agent, obstacle: &Obstacle) -> ! {
+    agent.growth.give_up();
     agent.gate.open();
     say_unmanaged(agent, obstacle);
     thread::exit_thread()
