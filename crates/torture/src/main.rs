@@ -13,9 +13,11 @@ mod kernel_io;
 mod memory;
 mod random;
 mod report;
+mod scene;
 mod worker;
 
 use core::sync::atomic::Ordering::Relaxed;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -124,6 +126,16 @@ fn stuck(report: &Report) -> Option<String> {
     Some(format!("process {} hangs in step {} ({kind})", slot.pid.load(Relaxed), slot.step.load(Relaxed)))
 }
 
+/// Prints what each thread is at.
+fn doings(report: &Report) {
+    let now = calls::now_ns();
+    for slot in report.slots.iter().filter(|slot| slot.pid.load(Relaxed) != 0) {
+        let kind = worker::kinds().nth(slot.kind.load(Relaxed) as usize).map_or("?", |kind| kind.0);
+        let ms = now.saturating_sub(slot.since_ns.load(Relaxed)) / 1_000_000;
+        eprintln!("process {} is at {kind} since {ms} ms", slot.pid.load(Relaxed));
+    }
+}
+
 /// Takes note of processes that have ended; says so if one of the first has.
 fn reap(first: &[libc::pid_t]) -> Option<String> {
     let mut status = 0;
@@ -174,9 +186,16 @@ fn end(report: &Report, first: &[libc::pid_t], mut wrong: Option<String>) -> Exi
             wrong = wrong.or_else(|| Some("processes do not end".to_owned()));
         }
         if (wrong.is_some() && !is_killed && start.elapsed() > Duration::from_secs(2)) || is_stuck {
-            is_killed = true;
             let others = report.slots.iter().map(|slot| slot.pid.load(Relaxed) as libc::pid_t).filter(|pid| *pid > 0);
-            others.chain(left.iter().copied()).for_each(|pid| calls::kill(pid, libc::SIGKILL));
+            let all: BTreeSet<_> = others.chain(left.iter().copied()).collect();
+            if is_stuck && !is_killed {
+                doings(report);
+                eprint!("{}", all.iter().map(|pid| scene::describe(*pid)).collect::<String>());
+            }
+            is_killed = true;
+            for pid in all {
+                calls::kill(pid, libc::SIGKILL);
+            }
         }
         std::thread::sleep(Duration::from_millis(2));
     }
