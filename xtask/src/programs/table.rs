@@ -449,6 +449,115 @@ END
         ..PLAIN
     },
     Program {
+        name: "mono",
+        what: "a collector that maps many blocks and a table of 28 MiB",
+        needs: &[("mono", "mono-runtime"), ("mcs", "mono-mcs")],
+        prepare: r#"
+            cat >main.cs <<'END'
+using System; using System.Collections.Generic;
+class Objects {
+    static void Main() {
+        var table = new Dictionary<int, string>();
+        for (int i = 0; i < 800000; i++) table[i * 7] = "text " + i;
+        long sum = 0;
+        foreach (var entry in table) sum += entry.Key + entry.Value.Length;
+        var blocks = new List<byte[]>();
+        for (int i = 0; i < 1500; i++) { blocks.Add(new byte[40000]); blocks[i][i * 7919 % 40000] = (byte)i; }
+        foreach (var block in blocks) foreach (var one in block) sum = (sum * 31 + one) % 1000000007;
+        Console.WriteLine(sum);
+    }
+}
+END
+            mcs -out:main.exe main.cs
+        "#,
+        run: "mono $INPUT/main.exe",
+        ..PLAIN
+    },
+    Program {
+        name: "ghc",
+        what: "a Haskell compiler, and what it makes",
+        needs: &[("ghc", "ghc")],
+        prepare: r"
+            cat >Main.hs <<'END'
+import qualified Data.Map.Strict as M
+main = do
+  let m = M.fromList [ (i * 7919 `mod` 1000003, show i) | i <- [1 .. 300000 :: Int] ]
+  print (M.size m, M.foldl' (\s t -> s + length t) 0 m)
+  print (take 5 (M.toList (M.map reverse m)))
+END
+        ",
+        run: "ghc -O1 -outputdir made -o main $INPUT/Main.hs >/dev/null; ./main",
+        ..PLAIN
+    },
+    Program {
+        name: "prolog",
+        what: "lists, sorted",
+        needs: &[("swipl", "swi-prolog-nox")],
+        run: r"swipl -q --stack-limit=2g -g '
+            numlist(1, 800000, L), foldl([X, S0, S]>>(S is (S0 * 31 + X) mod 1000000007), L, 1, Sum),
+            findall(K-X, (member(X, L), K is X * 48271 mod 800009), P), msort(P, Q), nth1(400000, Q, M), print(Sum/M), nl' -t halt",
+        ..PLAIN
+    },
+    Program {
+        name: "racket",
+        what: "a hash of strings, under Chez Scheme's collector",
+        needs: &[("racket", "racket")],
+        run: r"racket -e '
+            (define h (make-hash)) (for ([i 500000]) (hash-set! h i (number->string (* i 7919))))
+            (displayln (for/fold ([s 0]) ([i 500000])
+                (modulo (+ (* s 31) (string-length (hash-ref h (modulo (* i 48271) 500000)))) 1000000007)))'",
+        ..PLAIN
+    },
+    Program {
+        name: "gp",
+        what: "PARI's stack of hundreds of MiB",
+        needs: &[("gp", "pari-gp")],
+        run: r"echo 'v=vector(3000000,i,i^2); print(vecsum(v)); print(factor(2^199-1)); w=vector(300000,i,prime(i%1000+1)*i); print(vecsum(w))' |
+            gp -q -s 400M",
+        ..PLAIN
+    },
+    Program {
+        name: "pypy",
+        what: "a dictionary, under a moving collector",
+        needs: &[("pypy3", "pypy3")],
+        run: r"pypy3 -c '
+t = {i: str(i * 7919) for i in range(1000000)}
+s = 0
+for i in range(1000000): s = (s * 31 + len(t[i * 48271 % 1000000])) % 1000000007
+print(s)'",
+        ..PLAIN
+    },
+    Program {
+        name: "emacs",
+        what: "a hash, and a buffer in which text is replaced",
+        needs: &[("emacs", "emacs-nox")],
+        run: r#"emacs --batch -Q --eval '
+            (let ((h (make-hash-table :test (quote equal))))
+              (dotimes (i 300000) (puthash (format "k%d" i) (list i i) h)) (princ (hash-table-count h)) (terpri)
+              (with-temp-buffer
+                (dotimes (i 100000) (insert (format "line %d of text\n" i))) (goto-char 1)
+                (while (re-search-forward "9 of" nil t) (replace-match "nine of")) (princ (md5 (buffer-string)))))'"#,
+        ..PLAIN
+    },
+    Program {
+        name: "povray",
+        what: "a scene of 40,000 spheres, in two threads",
+        needs: &[("povray", "povray")],
+        prepare: r"
+            cat >scene.pov <<'END'
+camera{location <0,2,-12> look_at 0} light_source{<5,9,-9> 1}
+#declare R=seed(1); #declare I=0;
+#while(I<40000)
+  sphere{<rand(R)*10-5,rand(R)*6-3,rand(R)*10>,0.05 pigment{rgb <rand(R),rand(R),rand(R)>}}
+  #declare I=I+1;
+#end
+END
+        ",
+        // The head of the picture holds the time.
+        run: "povray +I$INPUT/scene.pov +FP +O- +W160 +H120 -D +WT2 2>/dev/null | tail -c 57600 | md5sum",
+        ..PLAIN
+    },
+    Program {
         name: "erlang",
         what: "4000 processes with heaps of their own",
         needs: &[("erl", "erlang-base")],
