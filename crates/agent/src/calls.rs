@@ -3,7 +3,8 @@
 //! - mmap, brk, mprotect: nobody tells of new memory, which grows without waiting for us ([`crate::growth`]).
 //! - mremap: memory that the program sees as one mapping may be several, because what is registered does not merge with
 //!   what is not, and the kernel remaps one. Then it is remapped piece by piece.
-//! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped on fork.
+//! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped or left out
+//!   on fork.
 //! - mlockall: it would lock the agent's memory as well ([`sys::locking`]).
 //!
 //! Everything else goes through as it is. Where nothing is managed only growth is told, so that it is managed in time. Who
@@ -186,6 +187,7 @@ unsafe fn remap_all(
 
 /// Guard regions (Linux 6.13).
 const MADV_GUARD_INSTALL: c_int = 102;
+const MADV_DONTFORK: c_int = 10;
 const MADV_WIPEONFORK: c_int = 18;
 /// Discards locked pages, too.
 const MADV_DONTNEED_LOCKED: c_int = 24;
@@ -217,7 +219,7 @@ pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice
                 let _ = advise(MADV_DONTNEED_LOCKED);
             }
             // Release: a fork that comes after the call sees it.
-            MADV_WIPEONFORK => agent.wipes.store(true, Ordering::Release),
+            MADV_DONTFORK | MADV_WIPEONFORK => agent.withholds.store(true, Ordering::Release),
             _ => {}
         }
     }

@@ -138,8 +138,8 @@ impl Forks {
             ));
         }
         // The handler may be encoding to make room; it is done soon.
-        let looks_for_wiped = agent.wipes.load(Ordering::Acquire);
-        while !pager.try_freeze(looks_for_wiped) {
+        let looks_for_uncopied = agent.withholds.load(Ordering::Acquire);
+        while !pager.try_freeze(looks_for_uncopied) {
             watch();
             thread::sleep(Duration::from_micros(20));
         }

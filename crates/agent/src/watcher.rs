@@ -34,7 +34,7 @@ pub(crate) struct Agent {
     /// What it grows by while nothing is managed.
     pub(crate) growth: Growth,
     /// The program has asked for memory that a forked child finds empty.
-    pub(crate) wipes: AtomicBool,
+    pub(crate) withholds: AtomicBool,
     /// For tests of the watchdogs.
     pub(crate) fault: Vec<u8>,
     pub(crate) watcher_memory: ThreadMemory,
@@ -62,7 +62,7 @@ impl Agent {
             growth: Growth::new(membership.ledger),
             library_memory,
             stack,
-            wipes: AtomicBool::new(false),
+            withholds: AtomicBool::new(false),
             fault,
             watcher_memory: ThreadMemory::reserve()?,
             handler_memory: ThreadMemory::reserve()?,

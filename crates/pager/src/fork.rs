@@ -17,7 +17,7 @@ use page::{PageBytes, PageCount, PageIndex};
 use policy::replacement::Age;
 use store::Store;
 use sys::Errno;
-use sys::kernel::{ForkedMemory, Kernel, Message, PageRange};
+use sys::kernel::{ForkedMemory, Kernel, Message, PageRange, Uncopied};
 
 use crate::Pager;
 use crate::ledger::Process;
@@ -37,18 +37,23 @@ pub struct FreshBacking {
 
 impl<K: Kernel, S: Store> Pager<K, S> {
     /// Freezes the state if nobody is in the middle of moving pages. The caller keeps the reclaimer at rest. The writer
-    /// may be at work: see [`Pager::finish_write`]. `looks_for_wiped`: there may be ranges that the child finds empty.
-    pub fn try_freeze(&self, looks_for_wiped: bool) -> bool {
+    /// may be at work: see [`Pager::finish_write`]. `looks_for_uncopied`: there may be ranges of which the child has something
+    /// else than its parent.
+    pub fn try_freeze(&self, looks_for_uncopied: bool) -> bool {
         let mut state = self.lock();
         if !state.ring.is_quiet() || state.is_holding() {
             return false;
         }
         self.kernel.finish_moves();
         state.wiped.clear();
-        if looks_for_wiped {
-            let wiped = &mut state.wiped;
+        state.kept.clear();
+        if looks_for_uncopied {
+            let State { wiped, kept, .. } = &mut *state;
             // Without an answer the child finds there what its parent has, as if it had not asked for that.
-            let _ = self.kernel.wiped_on_fork(&mut |range| wiped.push(range));
+            let _ = self.kernel.uncopied(&mut |range, kind| match kind {
+                Uncopied::Empty => wiped.push(range),
+                Uncopied::Absent => kept.push(range),
+            });
         }
         state.pin = state.cache.log().map(SegmentLog::pin_for_child);
         state.freeze();

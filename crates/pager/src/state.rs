@@ -55,6 +55,8 @@ pub(crate) struct State<S> {
     pub(crate) pin: Option<ChildPin>,
     /// While the program forks: what the child finds empty, where it was when the state was frozen.
     pub(crate) wiped: Vec<PageRange>,
+    /// And what the child does not have at all.
+    pub(crate) kept: Vec<PageRange>,
     /// Layout messages on their way, as far as they have been read.
     window: Window,
     /// How many of them were held back when the message about the fork was read.
@@ -90,6 +92,7 @@ impl<S: Store> State<S> {
             copied: None,
             pin: None,
             wiped: Vec::new(),
+            kept: Vec::new(),
             window: Window::new(),
             held_at_fork: 0,
             discarded_early: Regions::default(),
@@ -366,8 +369,16 @@ impl<S: Store> State<S> {
         if self.is_holding() {
             self.sort_out(&self.witnesses(&Nobody));
         }
-        let Self { journal, regions, .. } = self;
-        let managed = |range| Some(regions.iter().find_map(|region| region.intersection(range))?.start);
+        let Self { journal, regions, kept, .. } = self;
+        // What the child does not have says nothing about when it was made.
+        let copied = |part: PageRange| {
+            let mut page = part.start;
+            while let Some(range) = kept.iter().find(|range| range.contains(page)) {
+                page = range.end;
+            }
+            (page < part.end).then_some(page)
+        };
+        let managed = |range| regions.iter().filter_map(|region| region.intersection(range)).find_map(copied);
         journal.place_fork(managed, is_registered).then(|| journal.shared_layout().collect())
     }
 

@@ -16,7 +16,7 @@ use core::cell::{Cell, RefCell, UnsafeCell};
 use page::{ByteCount, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 
 use crate::Errno;
-use crate::kernel::{ForkedMemory, PageRange};
+use crate::kernel::{ForkedMemory, PageRange, Uncopied};
 
 mod kernel;
 mod memory;
@@ -97,8 +97,8 @@ pub enum Flag {
     Pinned,
     /// Shared with a forked process.
     Shared,
-    /// A forked child finds it empty.
-    WipedOnFork,
+    /// A forked child has something else there.
+    Uncopied(Uncopied),
     /// A guard region. Only where nothing is.
     Guarded,
 }
@@ -237,7 +237,7 @@ impl FakeKernel {
                 Flag::Protected => page.vma.protected = on,
                 Flag::Pinned => page.pinned = on,
                 Flag::Shared => page.shared = on,
-                Flag::WipedOnFork => page.vma.wiped_on_fork = on,
+                Flag::Uncopied(kind) => page.vma.uncopied = on.then_some(kind),
                 Flag::Guarded => page.guarded = on,
             }
         }
@@ -325,7 +325,8 @@ impl FakeKernel {
         {
             let copy = &mut *child.memory.borrow_mut();
             copy.pages.clone_from(&memory.pages);
-            for page in copy.pages.values_mut().filter(|page| page.vma.wiped_on_fork) {
+            copy.pages.retain(|_, page| page.vma.uncopied != Some(Uncopied::Absent));
+            for page in copy.pages.values_mut().filter(|page| page.vma.uncopied.is_some()) {
                 (page.bytes, page.shared) = (None, false);
             }
             copy.frames.clone_from(&memory.frames);

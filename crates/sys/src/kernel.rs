@@ -36,6 +36,15 @@ pub enum Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForkedMemory(pub i32);
 
+/// What a forked child has instead of its parent's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Uncopied {
+    /// Empty memory (`MADV_WIPEONFORK`).
+    Empty,
+    /// Nothing (`MADV_DONTFORK`).
+    Absent,
+}
+
 /// Pages from `start` up to, not including, `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRange {
@@ -171,8 +180,8 @@ pub trait Kernel {
     /// Visits the runs of resident pages of a range.
     fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno>;
 
-    /// Visits the ranges that a forked child finds empty (`MADV_WIPEONFORK`).
-    fn wiped_on_fork(&self, _visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+    /// Visits the ranges of which a forked child has something else than its parent.
+    fn uncopied(&self, _visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use rustix::fs::Timespec;
 use rustix::mm::{Advice, MprotectFlags};
 
 use crate::handover::{Line, Reception};
-use crate::kernel::{Kernel, Mapping, MappingName, Message, PageRange, Partial};
+use crate::kernel::{Kernel, Mapping, MappingName, Message, PageRange, Partial, Uncopied};
 use crate::maps::{CODE, Content};
 use crate::proc_files::ProcFiles;
 use crate::sync::Lock;
@@ -425,8 +425,8 @@ impl Kernel for Linux {
         })
     }
 
-    fn wiped_on_fork(&self, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
-        self.files.wiped_on_fork(visit)
+    fn uncopied(&self, visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {
+        self.files.uncopied(visit)
     }
 
     fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {

@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, AsRawFd};
 
 use crate::Errno;
 use crate::arch::{self, number};
-use crate::kernel::{Mapping, MappingName, PageRange};
+use crate::kernel::{Mapping, MappingName, PageRange, Uncopied};
 use crate::thread::errno;
 
 /// The access of private data.
@@ -27,13 +27,19 @@ pub fn visit(maps: impl AsFd, buffer: &mut [u8], visit: &mut dyn FnMut(Mapping))
     })
 }
 
-/// Reads `smaps` (an open /proc/PID/smaps, at its start) and visits each mapping that a forked child finds empty.
-pub fn wiped_on_fork(smaps: impl AsFd, buffer: &mut [u8], visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+/// Reads `smaps` (an open /proc/PID/smaps, at its start) and visits each mapping of which a forked child has something else
+/// than its parent.
+pub fn uncopied(smaps: impl AsFd, buffer: &mut [u8], visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {
     let mut current = None;
     lines(smaps, buffer, &mut |line| {
         if let Some(flags) = line.strip_prefix(b"VmFlags:") {
-            if flags.split(|byte| *byte == b' ').any(|flag| flag == b"wf") {
-                current.take().into_iter().for_each(&mut *visit);
+            let mut kinds = flags.split(|byte| *byte == b' ').filter_map(|flag| match flag {
+                b"dc" => Some(Uncopied::Absent),
+                b"wf" => Some(Uncopied::Empty),
+                _ => None,
+            });
+            if let (Some(range), Some(kind)) = (current.take(), kinds.next()) {
+                visit(range, kind);
             }
         } else if let Some(mapping) = parse(line) {
             current = Some(mapping.range);

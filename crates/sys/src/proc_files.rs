@@ -9,7 +9,7 @@ use page::{ByteCount, PageCount, PageIndex};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 
-use crate::kernel::{Mapping, PageRange};
+use crate::kernel::{Mapping, PageRange, Uncopied};
 use crate::maps::Content;
 use crate::sync::Lock;
 use crate::{Errno, maps};
@@ -76,10 +76,10 @@ impl ProcFiles {
         maps::visit(&self.maps, &mut buffer, visit)
     }
 
-    /// Visits the ranges that a forked child finds empty.
-    pub fn wiped_on_fork(&self, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+    /// Visits the ranges of which a forked child has something else than its parent.
+    pub fn uncopied(&self, visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {
         let smaps = rustix::fs::openat(&self.directory, c"smaps", READ, Mode::empty())?;
-        maps::wiped_on_fork(&smaps, &mut self.maps_buffer.lock(), visit)
+        maps::uncopied(&smaps, &mut self.maps_buffer.lock(), visit)
     }
 
     /// Visits the runs of resident pages of a range.
@@ -218,10 +218,27 @@ impl core::fmt::Write for Path {
 
 #[cfg(test)]
 mod tests {
-    use page::PAGE_BYTES;
+    use page::{PAGE_BYTES, PageCount, PageIndex};
 
     use super::*;
     use crate::Area;
+
+    #[test]
+    fn what_a_child_has_instead_is_told() {
+        use rustix::mm::{Advice, madvise};
+        let files = ProcFiles::open(None).unwrap();
+        let area = Area::reserve(3 * PAGE_BYTES).unwrap();
+        let page = |number: usize| area.base().wrapping_add(number * PAGE_BYTES);
+        // SAFETY: the pages are the area's, and no process is forked that needs them.
+        unsafe { madvise(page(0).cast(), PAGE_BYTES, Advice::LinuxDontFork) }.unwrap();
+        // SAFETY: as above.
+        unsafe { madvise(page(2).cast(), PAGE_BYTES, Advice::LinuxWipeOnFork) }.unwrap();
+        let mut seen = Vec::new();
+        files.uncopied(&mut |range, kind| seen.push((range, kind))).unwrap();
+        seen.retain(|(range, _)| area.span().contains(&range.start.address()));
+        let one = |number| PageRange::new(PageIndex::containing(page(number) as u64), PageCount(1));
+        assert_eq!(seen, [(one(0), Uncopied::Absent), (one(2), Uncopied::Empty)]);
+    }
 
     /// The first write to a page is a minor fault. What the program is called does not matter.
     #[test]

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use backing::{BackingError, MemoryBacking, WriteJob};
 use cache::Census;
 use page::{ByteCount, PageCount, PageIndex};
-use sys::fake::{Access, FakeKernel};
-use sys::kernel::{Kernel as _, Message};
+use sys::fake::{Access, FakeKernel, Flag};
+use sys::kernel::{Kernel as _, Message, PageRange, Uncopied};
 
-use super::program::{Disturbance, Mix, Program};
+use super::program::{Disturbance, FIRST, Mix, Program};
 use super::schedules::begin;
 use super::world::{Setup, World, entry};
 use crate::{FreshBacking, Pager};
@@ -276,6 +276,37 @@ fn a_layout_change_after_the_fork_is_not_shared() {
 #[test]
 fn a_child_finds_memory_empty_that_is_wiped_on_fork() {
     play_all(700..700 + SCHEDULES, Device::Answers, Other::Wipes);
+}
+
+/// Another thread moves a range and unmaps one that the child does not have, both after the fork. That the child misses the
+/// one says nothing of when it was unmapped; that it misses the other where it has gone to does.
+#[test]
+fn what_a_child_does_not_have_says_nothing_of_the_order() {
+    let mix = Mix { layout: 0, late: 0, ..Mix::PLAIN };
+    let mut world = World::new(Setup { interleave: 0, mix, ..Setup::plain(5) });
+    let range = |start| PageRange::new(PageIndex(FIRST + start), PageCount(32));
+    let (moved, kept) = (range(0), range(100));
+    for range in [moved, kept] {
+        world.program.borrow_mut().map(&world.pager.kernel, range);
+    }
+    world.round();
+    world.pager.kernel.set(kept, Flag::Uncopied(Uncopied::Absent), true);
+    assert!(world.pager.try_freeze(true));
+    {
+        let (kernel, mut program) = (&world.pager.kernel, world.program.borrow_mut());
+        program.fork(kernel, 0);
+        program.wait_for(1, kernel.remap(1, moved, PageIndex(FIRST + 200), false));
+        program.wait_for(2, kernel.unmap(2, kept));
+        while kernel.layout_is_changing() {
+            world.server.borrow_mut().serve(&world.pager).unwrap();
+            program.drain(kernel);
+        }
+    }
+    let forked = world.pager.take_forked().expect("the message has been read");
+    let child = world.pager.kernel.take_child(&forked);
+    assert!(child.is_registered(moved.start) && !child.is_registered(kept.start));
+    let shared = world.pager.place_fork(&mut |page| Some(child.is_registered(page)));
+    assert_eq!(shared, Some(vec![]), "nothing of it was before the fork");
 }
 
 /// Nothing forks: the state thaws and goes on.

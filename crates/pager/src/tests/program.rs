@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use page::{PageCount, PageIndex};
 use sys::fake::{Access, FakeKernel, Flag, Progress};
-use sys::kernel::{Kernel as _, PageRange};
+use sys::kernel::{Kernel as _, PageRange, Uncopied};
 
 use super::content::{Content, Random};
 
@@ -112,7 +112,7 @@ impl Program {
     pub(super) fn become_child(&mut self, kernel: &FakeKernel) {
         self.threads = [Thread::Idle; THREADS];
         self.made.clear();
-        let _ = kernel.wiped_on_fork(&mut |range| {
+        let _ = kernel.uncopied(&mut |range, _| {
             for (_, allowed) in self.shadow.range_mut(range.start..range.end) {
                 *allowed = Allowed { content: Content::Zero, or_zero: false };
             }
@@ -406,7 +406,8 @@ impl Program {
         self.wait_for(thread, progress);
     }
 
-    fn wait_for(&mut self, thread: usize, progress: Progress) {
+    /// The thread has begun to change the layout, and got so far.
+    pub(super) fn wait_for(&mut self, thread: usize, progress: Progress) {
         assert!(self.threads[thread] == Thread::Idle);
         if progress == Progress::Done {
             self.made.remove(&thread);
@@ -444,7 +445,7 @@ impl Program {
     pub(super) fn wipe_on_fork(&mut self, kernel: &FakeKernel) {
         for _ in 0..3 {
             if let Some(range) = self.some_range(kernel) {
-                kernel.set(range, Flag::WipedOnFork, true);
+                kernel.set(range, Flag::Uncopied(Uncopied::Empty), true);
             }
         }
     }

@@ -7,7 +7,7 @@ use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use super::memory::{Frame, PlainMessage, Stage};
 use super::{Call, FakeKernel, PAGE_NS, POISON, TICK_NS};
 use crate::Errno;
-use crate::kernel::{ForkedMemory, Kernel, Mapping, MappingName, Message, PageRange, Partial};
+use crate::kernel::{ForkedMemory, Kernel, Mapping, MappingName, Message, PageRange, Partial, Uncopied};
 
 /// Helpers.
 impl FakeKernel {
@@ -218,10 +218,12 @@ impl Kernel for FakeKernel {
         Ok(())
     }
 
-    fn wiped_on_fork(&self, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+    fn uncopied(&self, visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {
         let whole = PageRange { start: PageIndex(0), end: PageIndex(u64::MAX) };
         let runs = self.memory.borrow().runs(whole);
-        runs.into_iter().filter(|(_, vma)| vma.wiped_on_fork).for_each(|(range, _)| visit(range));
+        for (range, vma) in runs {
+            vma.uncopied.into_iter().for_each(|kind| visit(range, kind));
+        }
         Ok(())
     }
 

@@ -8,17 +8,16 @@ use page::{PageBytes, PageCount, PageIndex};
 
 use super::{Call, FakeKernel, Progress};
 use crate::Errno;
-use crate::kernel::PageRange;
+use crate::kernel::{PageRange, Uncopied};
 
 /// Neighbouring pages with equal attributes are one mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a mapping, as the kernel has them")]
 pub(super) struct Vma {
     pub(super) id: u32,
     pub(super) registered: bool,
     pub(super) locked: bool,
     pub(super) protected: bool,
-    pub(super) wiped_on_fork: bool,
+    pub(super) uncopied: Option<Uncopied>,
 }
 
 #[derive(Clone, Debug)]
@@ -90,7 +89,7 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn map(&mut self, range: PageRange) {
         self.vmas_made += 1;
-        let vma = Vma { id: self.vmas_made, registered: false, locked: false, protected: false, wiped_on_fork: false };
+        let vma = Vma { id: self.vmas_made, registered: false, locked: false, protected: false, uncopied: None };
         for page in range.start.until(range.end) {
             let old = self.pages.insert(page, Page { vma, bytes: None, pinned: false, shared: false, guarded: false });
             assert!(old.is_none(), "{page:?} is mapped already");
