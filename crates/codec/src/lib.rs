@@ -47,6 +47,11 @@ pub static ALL: [&dyn Codec; 14] = [
     &MxtLz1,
 ];
 
+/// The codec of that name.
+pub fn named(name: &str) -> Option<&'static dyn Codec> {
+    ALL.into_iter().find(|codec| codec.name() == name)
+}
+
 /// A way to make a page smaller.
 pub trait Codec: Send + Sync {
     /// What users call it on the command line and in reports.

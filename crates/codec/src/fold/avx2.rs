@@ -8,12 +8,12 @@ use page::PageBytes;
 use super::format::{self, Head, List};
 use super::frequent::{self, Counts, Selection};
 use super::places::{Places, Scores};
-use super::scalar::Scalar;
-use super::shuffles::{PACKS, UNPACKS};
-use super::words::{self, Words};
-use super::{GROUP, LISTED, Path, VECTOR_BYTES, WHOLE, WINDOW, Workspace, Written};
+use super::shuffles::Table;
+use super::{Path, VECTOR_BYTES, Workspace, Written};
 
+mod bytes;
 mod decode;
+mod encode;
 
 cpufeatures::new!(needed, "avx2", "bmi1", "popcnt");
 
@@ -43,30 +43,18 @@ impl Path for Avx2 {
     }
 
     fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List {
-        #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
-            words::list(page, workspace)
-        }
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { list(page, workspace) }
+        unsafe { encode::list(page, workspace) }
     }
 
     fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
-        #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn scores(with: Avx2, groups: usize, workspace: &Workspace) -> Scores {
-            words::scores(with, groups, workspace)
-        }
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { scores(self, groups, workspace) }
+        unsafe { encode::scores(groups, workspace) }
     }
 
     fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
-        #[target_feature(enable = "avx2,bmi1,popcnt")]
-        fn encode(with: Avx2, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
-            words::encode(with, groups, places, workspace)
-        }
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { encode(self, groups, places, workspace) }
+        unsafe { encode::encode(groups, places, workspace) }
     }
 
     fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
@@ -82,7 +70,8 @@ impl Path for Avx2 {
 
 impl frequent::Path for Avx2 {
     fn select(self, counts: &Counts, most: usize) -> Selection {
-        Scalar.select(counts, most)
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { bytes::select(counts, most) }
     }
 
     fn write_codes(
@@ -94,7 +83,8 @@ impl frequent::Path for Avx2 {
         codes: &mut [u8],
         escapes: &mut [u8],
     ) -> usize {
-        Scalar.write_codes(bytes, count, selection, bits, codes, escapes)
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { bytes::write_codes(bytes, count, selection, bits, codes, escapes) }
     }
 
     fn read_codes(
@@ -106,106 +96,19 @@ impl frequent::Path for Avx2 {
         count: usize,
         out: &mut [u8],
     ) -> Option<usize> {
-        Scalar.read_codes(codes, bits, table, escapes, count, out)
-    }
-}
-
-// Always inlined into the functions above, so that the intrinsics are, too.
-impl Words for Avx2 {
-    #[inline(always)]
-    fn same_bytes(self, words: &[u64; GROUP], others: &[u64; GROUP]) -> u32 {
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { same_bytes(words, others) }
+        unsafe { bytes::read_codes(codes, bits, table, escapes, count, out) }
     }
-
-    #[inline(always)]
-    fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; GROUP] {
-        // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { choose(words, window, places) }
-    }
-
-    #[inline(always)]
-    fn differing(self, words: &[u64; GROUP], predictors: &[u64; GROUP]) -> [u8; GROUP] {
-        // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { differing(words, predictors) }
-    }
-
-    #[inline(always)]
-    fn pack(self, word: u64, mask: u8) -> u64 {
-        // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { shuffle(word, PACKS[usize::from(mask)]) }
-    }
-
-    #[inline(always)]
-    fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64 {
-        // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { shuffle_over(bytes, UNPACKS[usize::from(mask)], predictor) }
-    }
-}
-
-#[target_feature(enable = "avx2,popcnt")]
-#[inline]
-fn same_bytes(words: &[u64; GROUP], others: &[u64; GROUP]) -> u32 {
-    let mut sum = 0;
-    for at in [0, 4] {
-        let (words, others) = (load(part(words, at)), load(part(others, at)));
-        let same = _mm256_movemask_epi8(_mm256_cmpeq_epi8(words, others));
-        let zero = _mm256_movemask_epi8(_mm256_cmpeq_epi8(words, _mm256_setzero_si256()));
-        sum += (same & !zero).count_ones();
-    }
-    sum
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; GROUP] {
-    let (low, high) = (load(part(words, 0)), load(part(words, 4)));
-    let zero = _mm256_setzero_si256();
-    let (mut best_low, mut best_high) = (key(low, zero, 0), key(high, zero, 0));
-    for (choice, near) in [(2, 1), (3, 2)] {
-        let predictor = _mm256_set1_epi64x(window[WINDOW - near].cast_signed());
-        best_low = _mm256_max_epi32(best_low, key(low, predictor, choice));
-        best_high = _mm256_max_epi32(best_high, key(high, predictor, choice));
-    }
-    for (choice, place) in (LISTED..).zip(places.0) {
-        let predictors: &[u64; GROUP] = part(window, usize::from(place).min(WINDOW - GROUP));
-        best_low = _mm256_max_epi32(best_low, key(low, load(part(predictors, 0)), choice));
-        best_high = _mm256_max_epi32(best_high, key(high, load(part(predictors, 4)), choice));
-    }
-    let mut keys = [0_u64; GROUP];
-    for (keys, best) in keys.as_chunks_mut::<4>().0.iter_mut().zip([best_low, best_high]) {
-        // SAFETY: writes 32 bytes, which there are.
-        unsafe { _mm256_storeu_si256(keys.as_mut_ptr().cast(), best) };
-    }
-    keys.map(|key| {
-        // That many times 256, less itself, plus 7, less a choice below 8.
-        let equal = (key + 8) >> 8;
-        if equal <= 1 { WHOLE as u8 } else { 7 - (key + equal) as u8 }
-    })
-}
-
-#[target_feature(enable = "avx2")]
-#[inline]
-fn differing(words: &[u64; GROUP], predictors: &[u64; GROUP]) -> [u8; GROUP] {
-    let mut equal = [0; 2];
-    let halves = words.as_chunks().0.iter().zip(predictors.as_chunks().0);
-    for (equal, (words, predictors)) in equal.iter_mut().zip(halves) {
-        *equal = _mm256_movemask_epi8(_mm256_cmpeq_epi8(load(words), load(predictors))).cast_unsigned();
-    }
-    (!(u64::from(equal[1]) << 32 | u64::from(equal[0]))).to_le_bytes()
-}
-
-/// What a choice is worth for each word: 255 for each equal byte, plus 7, less the choice. Not a closure: those are not inlined.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn key(words: __m256i, predictors: __m256i, choice: usize) -> __m256i {
-    let equal = _mm256_sad_epu8(_mm256_cmpeq_epi8(words, predictors), _mm256_setzero_si256());
-    _mm256_add_epi64(equal, _mm256_set1_epi64x(7 - choice as i64))
 }
 
 #[inline(always)]
-fn part<const N: usize>(words: &[u64], at: usize) -> &[u64; N] {
-    words[at..].first_chunk().expect("a part of a group or of a window")
+fn part<T, const N: usize>(slice: &[T], at: usize) -> &[T; N] {
+    slice[at..].first_chunk().expect("every area has room for one vector more")
+}
+
+#[inline(always)]
+fn part_mut<T, const N: usize>(slice: &mut [T], at: usize) -> &mut [T; N] {
+    slice[at..].first_chunk_mut().expect("every area has room for one vector more")
 }
 
 /// Bytes of a word by their places; zero for places of which the highest bit is set.
@@ -216,13 +119,12 @@ fn shuffle(word: u64, places: u64) -> u64 {
     _mm_cvtsi128_si64(_mm_shuffle_epi8(word, places)).cast_unsigned()
 }
 
-/// [`shuffle`], but the bytes of another word instead of zeros.
+/// What a table has for a mask; in the upper half anything.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn shuffle_over(word: u64, places: u64, other: u64) -> u64 {
-    let (word, places) = (_mm_cvtsi64_si128(word.cast_signed()), _mm_cvtsi64_si128(places.cast_signed()));
-    let other = _mm_cvtsi64_si128(other.cast_signed());
-    _mm_cvtsi128_si64(_mm_blendv_epi8(_mm_shuffle_epi8(word, places), other, places)).cast_unsigned()
+fn entry(table: &Table, mask: u8) -> __m128i {
+    // SAFETY: reads 16 bytes, which there are: the table has one entry more.
+    unsafe { _mm_loadu_si128(table.as_ptr().wrapping_add(mask.into()).cast()) }
 }
 
 #[target_feature(enable = "avx2")]
@@ -231,3 +133,30 @@ fn load(words: &[u64; 4]) -> __m256i {
     // SAFETY: reads 32 bytes, which there are.
     unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
 }
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn load_bytes<T>(bytes: &[T]) -> __m256i {
+    const { assert!(size_of::<T>() > 0) };
+    assert!(size_of_val(bytes) == 32);
+    // SAFETY: reads 32 bytes, which there are.
+    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+}
+
+/// For each mask, which of sixteen bytes a word takes: of the first eight the lowest ones where the mask has bits, elsewhere its own of
+/// the other eight.
+static OVERS: Table = {
+    let mut overs = [0; 257];
+    let mut mask = 0;
+    while mask < 256 {
+        let (mut at, mut count) = (0, 0);
+        while at < 8 {
+            let is_told = mask >> at & 1;
+            overs[mask] |= (if is_told == 1 { count } else { 8 + at }) << (8 * at);
+            count += is_told as u64;
+            at += 1;
+        }
+        mask += 1;
+    }
+    overs
+};

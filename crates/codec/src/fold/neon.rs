@@ -7,14 +7,12 @@ use super::frequent::{self, Counts, Selection};
 use super::places::Places;
 use super::scalar::Scalar;
 use super::shuffles::{PACKS, UNPACKS};
-use super::words::{Baseline, Words};
+use super::words::Words;
 use super::{GROUP, LISTED, VECTOR_BYTES, WHOLE, WINDOW};
 
 /// An aarch64 processor: each has these vectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Neon;
-
-impl Baseline for Neon {}
 
 impl frequent::Path for Neon {
     fn select(self, counts: &Counts, most: usize) -> Selection {

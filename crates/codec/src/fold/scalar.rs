@@ -2,20 +2,18 @@
 
 use super::frequent::{self, Counts, Selection, spread};
 use super::places::Places;
-use super::words::{Baseline, Words, first_eight};
+use super::words::{Words, first_eight};
 use super::{GROUP, VECTOR_BYTES, WHOLE, WINDOW};
 
 /// Any processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalar;
 
-impl Baseline for Scalar {}
-
 impl Words for Scalar {
     #[inline(always)]
     fn same_bytes(self, words: &[u64; GROUP], others: &[u64; GROUP]) -> u32 {
         let pairs = words.iter().zip(others);
-        pairs.map(|(&word, &other)| (!differing_bytes(word, other) & differing_bytes(word, 0)).count_ones()).sum()
+        pairs.map(|(&word, &other)| sum_of_bytes(!differing(word, other) & differing(word, 0))).sum()
     }
 
     #[inline(always)]
@@ -23,9 +21,9 @@ impl Words for Scalar {
         let table = places.table();
         core::array::from_fn(|lane| {
             let word = words[lane];
-            let mut best = (differing_bytes(word, 0).count_ones(), 0);
+            let mut best = (sum_of_bytes(differing(word, 0)), 0);
             for (choice, &place) in table[lane].iter().enumerate().skip(WHOLE + 1) {
-                let different = differing_bytes(word, window[usize::from(place) % WINDOW]).count_ones();
+                let different = sum_of_bytes(differing(word, window[usize::from(place) % WINDOW]));
                 best = if different < best.0 { (different, choice) } else { best };
             }
             if best.0 >= 7 { WHOLE as u8 } else { best.1 as u8 }
@@ -130,14 +128,28 @@ impl frequent::Path for Scalar {
     }
 }
 
-/// The bytes in which two words differ.
+/// The bytes in which two words differ, a bit each.
 #[inline]
 fn differing_bytes(word: u64, predictor: u64) -> u8 {
+    // All bits together in the highest byte.
+    (differing(word, predictor).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
+}
+
+/// The lowest bit of each byte in which two words differ.
+#[inline]
+fn differing(word: u64, predictor: u64) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let bits = word ^ predictor;
-    // The highest bit of each byte that is not zero; then these bits together in the highest byte.
+    // The highest bit of each byte that is not zero.
     let high = (((bits & LOW) + LOW) | bits) & !LOW;
-    ((high >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
+    high >> 7
+}
+
+/// How many bytes have their lowest bit set.
+#[inline]
+fn sum_of_bytes(bits: u64) -> u32 {
+    const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+    ((bits & EACH_BYTE).wrapping_mul(EACH_BYTE) >> 56) as u32
 }
 
 /// How to put the lowest bytes of a number where a mask has bits, without a branch for each: all that have to go by four or

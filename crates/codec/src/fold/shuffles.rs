@@ -1,12 +1,15 @@
 //! For each mask, how to shuffle the eight bytes of a word. A place whose highest bit is set means zero.
 
-/// The bytes of the mask, the lowest first.
-pub(super) static PACKS: [u64; 256] = tables().0;
-/// The other way: the lowest bytes where the mask has bits.
-pub(super) static UNPACKS: [u64; 256] = tables().1;
+/// An entry for each mask, and one more, so that any can be read as a part of a vector.
+pub(super) type Table = [u64; 257];
 
-const fn tables() -> ([u64; 256], [u64; 256]) {
-    let (mut packs, mut unpacks) = ([0x8080_8080_8080_8080; 256], [0x8080_8080_8080_8080; 256]);
+/// The bytes of the mask, the lowest first.
+pub(super) static PACKS: Table = tables().0;
+/// The other way: the lowest bytes where the mask has bits.
+pub(super) static UNPACKS: Table = tables().1;
+
+const fn tables() -> (Table, Table) {
+    let (mut packs, mut unpacks) = ([0x8080_8080_8080_8080; 257], [0x8080_8080_8080_8080; 257]);
     let mut mask = 0;
     while mask < 256 {
         let (mut at, mut count) = (0, 0);

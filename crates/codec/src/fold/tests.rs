@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::format::{BITMAP_HEAD_BYTES, HEADER_BYTES, REPEATS};
+use super::frequent::Path as _;
 use super::scalar::Scalar;
 use super::*;
 
@@ -85,6 +86,31 @@ fn assert_garbage_like_the_plain_twin(path: impl Path) {
         }
     }
     assert!(taken.iter().all(|&taken| taken > 100), "only {taken:?} were taken for encodings");
+}
+
+/// Codes of each number of bits, in slices of just their length, with as many escapes as they take, more, and one less.
+fn assert_codes_like_the_plain_twin(path: impl frequent::Path) {
+    let mut state = 1_u32;
+    let mut draw = move || {
+        state = state.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+        (state >> 16) as u8
+    };
+    let table = core::array::from_fn(|_| draw());
+    for (bits, count) in (1..=frequent::BITS_MAX).flat_map(|bits| (0..200).map(move |count| (bits, count))) {
+        // Some have nearly only escapes, and some next to none.
+        let all_ones = if count % 3 == 0 { 0xff } else { 0 };
+        let codes: Box<[u8]> = (0..(count * bits).div_ceil(8)).map(|_| draw() | all_ones & draw()).collect();
+        let mut plain = [0; 200 + VECTOR_BYTES];
+        let mut vector = plain;
+        let most: Box<[u8]> = (0..count).map(|_| draw()).collect();
+        let used = Scalar.read_codes(&codes, bits, &table, &most, count, &mut plain).expect("there is one for each");
+        for there in used.saturating_sub(1)..=count.min(used + 1) {
+            let escapes: Box<[u8]> = most[..there].into();
+            let result = path.read_codes(&codes, bits, &table, &escapes, count, &mut vector);
+            assert_eq!(result, (there >= used).then_some(used), "{count} of {bits} bits, {there} escapes");
+            assert!(there < used || vector[..count] == plain[..count], "{count} of {bits} bits, {there} escapes");
+        }
+    }
 }
 
 #[test]
@@ -190,6 +216,7 @@ fn avx512_writes_and_reads_what_the_plain_twin_does() {
     };
     assert_like_the_plain_twin(path);
     assert_garbage_like_the_plain_twin(path);
+    assert_codes_like_the_plain_twin(path);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -201,6 +228,7 @@ fn avx2_writes_and_reads_what_the_plain_twin_does() {
     };
     assert_like_the_plain_twin(path);
     assert_garbage_like_the_plain_twin(path);
+    assert_codes_like_the_plain_twin(path);
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -208,4 +236,5 @@ fn avx2_writes_and_reads_what_the_plain_twin_does() {
 fn neon_writes_and_reads_what_the_plain_twin_does() {
     assert_like_the_plain_twin(neon::Neon);
     assert_garbage_like_the_plain_twin(neon::Neon);
+    assert_codes_like_the_plain_twin(neon::Neon);
 }

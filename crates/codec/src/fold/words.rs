@@ -5,12 +5,15 @@
 use page::PageBytes;
 
 use super::format::{Head, List, Unlisted, ones};
-use super::frequent::{self, spread};
+use super::frequent;
 use super::places::{PLACES, Places, SAMPLES, Scores, sampled};
-use super::{BITMAP_BYTES, CHOICES, GROUP, INDEX_BITS, INDEX_BYTES, Path, WHOLE, WINDOW, WORDS, Workspace, Written};
+use super::{
+    BITMAP_BYTES, CHOICES, GROUP, GROUPS, INDEX_BITS, INDEX_BYTES, Path, WHOLE, WINDOW, WORDS, Workspace, Written,
+};
 
-/// What vectors do better. Each is compared with the plain twin's.
-pub(super) trait Words: Copy {
+/// What vectors do better. Each is compared with the plain twin's. For what every processor of its kind has, so that no function
+/// need be compiled for them apart.
+pub(super) trait Words: frequent::Path + Copy {
     /// How many bytes are the same, and not zero.
     fn same_bytes(self, words: &[u64; GROUP], others: &[u64; GROUP]) -> u32;
 
@@ -27,10 +30,7 @@ pub(super) trait Words: Copy {
     fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64;
 }
 
-/// What every processor of its kind has: its vectors need no function that is compiled for them.
-pub(super) trait Baseline: Words + frequent::Path {}
-
-impl<W: Baseline> Path for W {
+impl<W: Words> Path for W {
     type Steps = Steps;
     type Room = Steps;
     const ROOM: Steps = Steps::NONE;
@@ -60,7 +60,7 @@ impl<W: Baseline> Path for W {
     }
 }
 
-/// See [`Path::scores`](super::Path::scores). Always inlined, as all here, into a function that may use the vectors.
+/// See [`Path::scores`](super::Path::scores). Always inlined, as all here, with what each path does to a word.
 #[inline(always)]
 pub(super) fn scores(with: impl Words, groups: usize, workspace: &Workspace) -> Scores {
     let mut scores = Scores([0; WINDOW]);
@@ -99,7 +99,7 @@ pub(super) fn encode(with: impl Words, groups: usize, places: Places, workspace:
             mask_count += usize::from(is_told);
             let told = with.pack(group_words[lane], mask);
             literals[literal_count..literal_count + 8].copy_from_slice(&told.to_le_bytes());
-            literal_count += mask.count_ones() as usize;
+            literal_count += ones_of(mask);
         }
         *differs = has_mask;
         let at = group * INDEX_BYTES;
@@ -108,11 +108,15 @@ pub(super) fn encode(with: impl Words, groups: usize, places: Places, workspace:
     Written { masks: mask_count, literals: literal_count }
 }
 
-/// Which bytes of each listed word are told; those of the words that fill up the last group, too.
-pub(super) struct Steps([u8; WORDS]);
+/// What is to be done for each listed word, and for those that fill up the last group.
+pub(super) struct Steps {
+    choices: [[u8; GROUP]; GROUPS],
+    /// Which bytes are told.
+    told: [[u8; GROUP]; GROUPS],
+}
 
 impl Steps {
-    pub(super) const NONE: Self = Self([0; WORDS]);
+    pub(super) const NONE: Self = Self { choices: [[0; GROUP]; GROUPS], told: [[0; GROUP]; GROUPS] };
 }
 
 /// See [`Path::prepare`](super::Path::prepare).
@@ -120,40 +124,106 @@ impl Steps {
 pub(super) fn prepare(with: impl Words, head: &Head<'_>, mut masks: &[u8], steps: &mut Steps) -> usize {
     let mut sum = 0;
     let groups = head.differs.iter().zip(head.indices.as_chunks::<INDEX_BYTES>().0);
-    for ((&differs, indices), group_masks) in groups.zip(steps.0.as_chunks_mut::<GROUP>().0) {
+    for ((&differs, indices), (choices, told)) in groups.zip(steps.choices.iter_mut().zip(&mut steps.told)) {
+        let group = self::choices(*indices);
         // The masks go to the words that have one as bytes of a word go to where they differ.
-        *group_masks = with.unpack(first_eight(masks), differs, 0).to_le_bytes();
-        masks = &masks[differs.count_ones() as usize..];
-        for (mask, choice) in group_masks.iter_mut().zip(choices(indices)) {
-            *mask |= u8::from(usize::from(choice) == WHOLE).wrapping_neg();
-        }
-        sum += u64::from_le_bytes(*group_masks).count_ones() as usize;
+        let masks_of_words = with.unpack(first_eight(masks), differs, 0) | whole_words(group);
+        masks = &masks[ones_of(differs)..];
+        *choices = group.to_le_bytes();
+        *told = masks_of_words.to_le_bytes();
+        sum += masks_of_words.count_ones() as usize;
     }
     sum
 }
 
+/// The choices of a group, a byte each.
+#[inline(always)]
+fn choices(indices: [u8; INDEX_BYTES]) -> u64 {
+    const { assert!(INDEX_BITS == 3) };
+    let [low, middle, high] = indices;
+    let packed = u64::from(u32::from_le_bytes([low, middle, high, 0]));
+    // Into halves, quarters and eighths of the word, with three bits for each.
+    let halves = (packed | packed << 20) & 0x0000_0fff_0000_0fff;
+    let quarters = (halves | halves << 10) & 0x003f_003f_003f_003f;
+    (quarters | quarters << 5) & 0x0707_0707_0707_0707
+}
+
+/// All ones in the bytes of the words that are told in full.
+#[inline(always)]
+fn whole_words(choices: u64) -> u64 {
+    let others = choices ^ (EACH_BYTE * WHOLE as u64);
+    // A choice is less than eight, so that seven more than what is not zero is eight or more.
+    (!(others + EACH_BYTE * 7) >> 3 & EACH_BYTE) * 0xff
+}
+
+const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+
+/// The words that a group is rebuilt from, and its own, and more, so that no place is behind them.
+const REACH: usize = 64;
+/// The literals of a group, and what a look at the last of its words may reach.
+const REACH_BYTES: usize = 8 * GROUP + 8;
+
 /// See [`Path::rebuild`](super::Path::rebuild).
 #[inline(always)]
 pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut literals: &[u8], page: &mut PageBytes) {
-    let mut words = [0; WINDOW + WORDS];
-    let table = head.places.table();
-    let steps = head.indices.as_chunks::<INDEX_BYTES>().0.iter().zip(steps.0.as_chunks::<GROUP>().0);
-    for (group, (indices, masks)) in steps.enumerate().take(head.list.groups()) {
-        let (window, rest) = words[group * GROUP..].split_first_chunk_mut::<WINDOW>().expect("there is room");
-        for (((word, choice), &mask), places) in rest.iter_mut().zip(choices(indices)).zip(masks).zip(&table) {
-            *word = with.unpack(first_eight(literals), mask, predictor(window, choice, places));
-            literals = &literals[mask.count_ones() as usize..];
-        }
+    let mut words = [0; WORDS + REACH];
+    let mut table = head.places.table();
+    for places in &mut table {
+        // Where zero is: the last word of the group itself, until it is written.
+        places[0] = (WINDOW + GROUP - 1) as u8;
+    }
+    let mut groups = steps.choices.iter().zip(&steps.told).take(head.list.groups()).enumerate();
+    while let Some(bytes) = literals.first_chunk()
+        && let Some((group, (choices, told))) = groups.next()
+    {
+        literals = &literals[rebuild_group(with, &table, choices, told, bytes, &mut words[group * GROUP..])..];
+    }
+    // The last ones from a copy with zeros behind.
+    let mut last = [0; 2 * REACH_BYTES];
+    let there = literals.len().min(REACH_BYTES);
+    last[..there].copy_from_slice(&literals[..there]);
+    let mut at = 0;
+    for (group, (choices, told)) in groups {
+        let bytes = last[at..].first_chunk().expect("there are as many literals as are told");
+        at += rebuild_group(with, &table, choices, told, bytes, &mut words[group * GROUP..]);
     }
     unlist(head, &words, page);
 }
 
-/// The choices of a group.
+/// Writes the words of a group behind their window, and returns how many literals they took.
 #[inline(always)]
-fn choices(indices: &[u8; INDEX_BYTES]) -> [u8; GROUP] {
-    let mut packed = [0; 8];
-    packed[..INDEX_BYTES].copy_from_slice(indices);
-    spread(u64::from_le_bytes(packed), INDEX_BITS)
+fn rebuild_group(
+    with: impl Words,
+    table: &[[u8; CHOICES]; GROUP],
+    choices: &[u8; GROUP],
+    told: &[u8; GROUP],
+    literals: &[u8; REACH_BYTES],
+    words: &mut [u64],
+) -> usize {
+    let words: &mut [u64; REACH] = words.first_chunk_mut().expect("there is room for each group of a page");
+    let mut at = 0;
+    for lane in 0..GROUP {
+        let place = usize::from(table[lane][usize::from(choices[lane]) % CHOICES]);
+        let bytes = literals[at % (8 * GROUP)..].first_chunk().expect("eight are behind the last of the group");
+        words[WINDOW + lane] = with.unpack(u64::from_le_bytes(*bytes), told[lane], words[place % REACH]);
+        at += ones_of(told[lane]);
+    }
+    at
+}
+
+/// Bits that are set. From a table: not every processor has an instruction for it.
+#[inline(always)]
+fn ones_of(byte: u8) -> usize {
+    static ONES: [u8; 256] = {
+        let mut ones = [0; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            ones[byte] = byte.count_ones() as u8;
+            byte += 1;
+        }
+        ones
+    };
+    usize::from(ONES[usize::from(byte)])
 }
 
 /// Zero, or a word before the group.
@@ -200,7 +270,7 @@ pub(super) fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
 
 /// Puts the listed words in their places, and between them what is not listed.
 #[inline(always)]
-fn unlist(head: &Head<'_>, words: &[u64; WINDOW + WORDS], page: &mut PageBytes) {
+fn unlist(head: &Head<'_>, words: &[u64; WORDS + REACH], page: &mut PageBytes) {
     if head.list.is_all() {
         for (to, word) in page.0.as_chunks_mut::<8>().0.iter_mut().zip(&words[WINDOW..]) {
             *to = word.to_le_bytes();
@@ -227,6 +297,12 @@ fn unlist(head: &Head<'_>, words: &[u64; WINDOW + WORDS], page: &mut PageBytes) 
 pub(super) fn first_eight(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
         Some(whole) => u64::from_le_bytes(*whole),
-        None => bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        None => last_ones(bytes),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn last_ones(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -1,87 +1,127 @@
-//! The decoder: four words at once. Where each word's predictor is does not wait for the words, and is found out beforehand.
+//! The decoder. Where each word's predictor is does not wait for the words, and is found out beforehand, for two groups at once; then
+//! one word after the other takes a literal or its predictor's for each byte.
 
 use core::mem::MaybeUninit;
 
 #[allow(clippy::wildcard_imports, reason = "the intrinsics")]
 use core::arch::x86_64::*;
 
-use page::{PAGE_BYTES, PageBytes};
+use page::PageBytes;
 
 use super::super::format::{Head, Unlisted};
-use super::super::places::Places;
 use super::super::shuffles::UNPACKS;
 use super::super::words::first_eight;
-use super::super::{GROUP, GROUPS, INDEX_BITS, INDEX_BYTES, LISTED, WHOLE, WINDOW, WORDS};
-use super::{load, shuffle};
+use super::super::{BITMAP_BYTES, GROUP, GROUPS, INDEX_BITS, INDEX_BYTES, LISTED, WHOLE, WINDOW, WORDS};
+use super::{OVERS, entry, load_bytes, shuffle};
 
-/// Words that are handled at once.
-const HALF: usize = 4;
-
-/// What is to be done for a group. Only [`prepare`] makes them.
+/// What is to be done for two groups. Only [`prepare`] makes them.
 #[derive(Clone, Copy)]
-#[repr(C, align(32))]
+#[repr(C, align(16))]
 pub(in crate::fold) struct Step {
-    /// Where the predictors are, counted from the window of the first group: before the group's end. The first is always zero.
-    predictors: [u32; GROUP],
+    /// Where the predictors are, counted from the window of the first group: before the group's own words, or its last word where
+    /// there is zero.
+    predictors: [[u16; GROUP]; 2],
     /// Which bytes are told.
-    told: [u8; GROUP],
+    told: [[u8; GROUP]; 2],
 }
 
-pub(in crate::fold) type Room = [MaybeUninit<Step>; GROUPS];
+pub(in crate::fold) type Room = [MaybeUninit<Step>; GROUPS / 2];
 
-pub(in crate::fold) const EMPTY: Room = [MaybeUninit::uninit(); GROUPS];
+pub(in crate::fold) const EMPTY: Room = [MaybeUninit::uninit(); GROUPS / 2];
 
-/// See [`Path::prepare`](super::Path::prepare).
+/// See [`Path::prepare`](super::Path::prepare). Of a second group that is not there, all words are zero.
 #[target_feature(enable = "avx2,bmi1,popcnt")]
 pub(super) fn prepare<'a>(head: &Head<'_>, mut masks: &[u8], room: &'a mut Room) -> (usize, &'a [Step]) {
-    let (first, step) = place_table(head.places);
-    let shifts = _mm256_mullo_epi32(numbers(), _mm256_set1_epi32(INDEX_BITS as i32));
-    let (seven, one) = (_mm256_set1_epi32(7), _mm256_set1_epi32(WHOLE as i32));
-    let mut start = _mm256_setzero_si256();
+    let mut table = head.places.table()[0];
+    // Words in full take nothing from there.
+    [table[0], table[WHOLE]] = [(WINDOW + GROUP - 1) as u8; 2];
+    let table = _mm256_set1_epi64x(i64::from_le_bytes(table));
+    // Of each choice the place, and of those that move with the words how far.
+    let mut starts = load_bytes(&STARTS);
+    let last_listed = _mm256_set1_epi16(LISTED as i16 - 1);
+    let (whole, high) = (_mm256_set1_epi16(WHOLE as i16), _mm256_set1_epi16(i16::MIN));
     let mut sum = 0;
-    let groups = head.differs.iter().zip(head.indices.chunks_exact(INDEX_BYTES));
-    for (at, (steps, (&differs, indices))) in room.iter_mut().zip(groups).enumerate() {
-        // One byte more than there is in a group's, where there is one.
-        let indices = match head.indices[at * INDEX_BYTES..].first_chunk() {
-            Some(four) => i32::from_le_bytes(*four),
-            None => first_eight(indices) as i32,
-        };
-        let choices = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(indices), shifts), seven);
-        let whole = _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(choices, one)));
-        let moved = _mm256_and_si256(numbers(), _mm256_permutevar8x32_epi32(step, choices));
-        let places = _mm256_add_epi32(_mm256_permutevar8x32_epi32(first, choices), moved);
-        // Zero and words in full have no place: the first word of all is zero.
-        let places = _mm256_and_si256(_mm256_add_epi32(places, start), _mm256_cmpgt_epi32(choices, one));
-        start = _mm256_add_epi32(start, _mm256_set1_epi32(GROUP as i32));
+    for (at, (step, differs)) in room.iter_mut().zip(head.differs.chunks(2)).enumerate() {
+        let mut indices = first_eight(&head.indices[at * 2 * INDEX_BYTES..]);
+        let mut both = [differs[0], 0];
+        match differs {
+            [_, second] => both[1] = *second,
+            _ => indices &= (1 << (8 * INDEX_BYTES)) - 1,
+        }
+        let choices = choices(indices);
+        let moved = _mm256_and_si256(load_bytes(&LANES), _mm256_cmpgt_epi16(choices, last_listed));
+        // The higher byte of each is no place.
+        let places = _mm256_shuffle_epi8(table, _mm256_or_si256(choices, high));
+        let places = _mm256_add_epi16(places, _mm256_add_epi16(moved, starts));
+        starts = _mm256_add_epi16(starts, _mm256_set1_epi16(2 * GROUP as i16));
 
-        let told = shuffle(first_eight(masks), UNPACKS[usize::from(differs)]) | BYTES[whole as usize % 256];
-        masks = &masks[differs.count_ones() as usize..];
-        sum += told.count_ones() as usize;
-        let steps = steps.write(Step { predictors: [0; GROUP], told: told.to_le_bytes() });
+        let whole = _mm256_cmpeq_epi16(choices, whole);
+        let whole = _mm_packs_epi16(_mm256_castsi256_si128(whole), _mm256_extracti128_si256::<1>(whole));
+        let (told, used) = unpack_masks(masks, both);
+        masks = &masks[used..];
+        let told = _mm_or_si128(told, whole);
+        let step = step.write(Step { predictors: [[0; GROUP]; 2], told: [[0; GROUP]; 2] });
         // SAFETY: writes 32 bytes, which there are.
-        unsafe { _mm256_storeu_si256(steps.predictors.as_mut_ptr().cast(), places) };
+        unsafe { _mm256_storeu_si256(step.predictors.as_mut_ptr().cast(), places) };
+        // SAFETY: writes 16 bytes, which there are.
+        unsafe { _mm_storeu_si128(step.told.as_mut_ptr().cast(), told) };
+        for told in step.told {
+            sum += u64::from_le_bytes(told).count_ones() as usize;
+        }
     }
     // SAFETY: so many have been written: there are as many groups in `differs` as the head says, and indices for each.
-    (sum, unsafe { room[..head.differs.len()].assume_init_ref() })
+    (sum, unsafe { room[..head.differs.len().div_ceil(2)].assume_init_ref() })
 }
 
-/// The place of each choice for the first word of a group, and all bits for those that are one word further on for the next.
-#[target_feature(enable = "avx2")]
+/// The masks of two groups, for each word that differs, and how many they are. Not a closure: those are not inlined.
+#[target_feature(enable = "avx2,popcnt")]
 #[inline]
-fn place_table(places: Places) -> (__m256i, __m256i) {
-    let first = _mm_cvtsi64_si128(u64::from_le_bytes(places.table()[0]).cast_signed());
-    let step = _mm256_cmpgt_epi32(numbers(), _mm256_set1_epi32(LISTED as i32 - 1));
-    (_mm256_cvtepu8_epi32(first), step)
+fn unpack_masks(masks: &[u8], differs: [u8; 2]) -> (__m128i, usize) {
+    let copy;
+    let masks: &[u8; 3 * GROUP] = if let Some(masks) = masks.first_chunk() {
+        masks
+    } else {
+        copy = last_masks(masks);
+        &copy
+    };
+    let [first, second] = [differs[0].count_ones() as usize, differs[1].count_ones() as usize];
+    // No more than eight, which the compiler does not know.
+    let of_second: &[u8; GROUP] =
+        masks[first % (2 * GROUP)..].first_chunk().expect("eight are behind the first fifteen");
+    // SAFETY: reads eight bytes, which there are.
+    let of_first = unsafe { _mm_loadl_epi64(masks.as_ptr().cast()) };
+    // SAFETY: reads eight bytes, which there are.
+    let of_second = unsafe { _mm_loadl_epi64(of_second.as_ptr().cast()) };
+    let of_first = _mm_shuffle_epi8(of_first, entry(&UNPACKS, differs[0]));
+    let of_second = _mm_shuffle_epi8(of_second, entry(&UNPACKS, differs[1]));
+    (_mm_unpacklo_epi64(of_first, of_second), first + second)
 }
 
+/// The masks where there are less than those of three groups behind them, and zeros.
+#[cold]
+#[inline(never)]
+fn last_masks(masks: &[u8]) -> [u8; 3 * GROUP] {
+    let mut last = [0; 3 * GROUP];
+    last[..masks.len()].copy_from_slice(masks);
+    last
+}
+
+/// The choices of two groups, 16 bits each.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn numbers() -> __m256i {
-    _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
+fn choices(indices: u64) -> __m256i {
+    // Each into the highest bits of the two bytes that it is in, and from there to the lowest.
+    let pairs = _mm256_shuffle_epi8(_mm256_set1_epi64x(indices.cast_signed()), load_bytes(&CHOICE_BYTES));
+    let highest = _mm256_mullo_epi16(pairs, load_bytes(&CHOICE_SHIFTS));
+    _mm256_srli_epi16::<{ 16 - INDEX_BITS as i32 }>(highest)
 }
 
 /// Window, listed words, and what the last loads reach.
-const BUFFER_WORDS: usize = WINDOW + WORDS + HALF;
+const BUFFER_WORDS: usize = WINDOW + WORDS + GROUP;
+/// Steps of which the words are as many as a window.
+const WINDOW_STEPS: usize = WINDOW / (2 * GROUP);
+/// The most literals of a step.
+const STEP_BYTES: usize = 2 * GROUP * 8;
 
 /// See [`Path::rebuild`](super::Path::rebuild).
 #[target_feature(enable = "avx2,bmi1,popcnt")]
@@ -91,186 +131,176 @@ pub(super) fn rebuild(head: &Head<'_>, steps: &[Step], literals: &[u8], page: &m
     for word in &mut buffer[..WINDOW] {
         word.write(0);
     }
-    let end = WINDOW + steps.len() * GROUP;
-    let mut at = 0;
-    for (group, step) in steps.iter().enumerate() {
-        // SAFETY: the buffer has room for each group of a page, and all words before this one are written.
-        unsafe { rebuild_group(&mut buffer, group, step, literals, at) };
-        at += u64::from_le_bytes(step.told).count_ones() as usize;
+    if head.list.is_all() {
+        rebuild_steps(&mut buffer, steps, literals, Some(page));
+        return;
     }
-    for word in &mut buffer[end..end + HALF] {
+    rebuild_steps(&mut buffer, steps, literals, None);
+    let end = WINDOW + steps.len() * 2 * GROUP;
+    for word in &mut buffer[end..end + GROUP] {
         word.write(0);
     }
     // SAFETY: these are the words that have been written.
-    let words = unsafe { buffer[..end + HALF].assume_init_ref() };
-    if head.list.is_all() {
-        for (to, word) in page.0.as_chunks_mut::<8>().0.iter_mut().zip(&words[WINDOW..]) {
-            *to = word.to_le_bytes();
-        }
-    } else if head.list.unlisted == Unlisted::Zeros {
+    let words = unsafe { buffer[..end + GROUP].assume_init_ref() };
+    if head.list.unlisted == Unlisted::Zeros {
         unlist::<true>(head, words, page);
     } else {
         unlist::<false>(head, words, page);
     }
 }
 
-/// Writes eight words of the buffer.
-///
-/// # Safety
-/// All words before the group must have been written.
-#[target_feature(enable = "avx2,bmi1,popcnt")]
+/// Writes the listed words, the zeros before which have been written: behind them in the buffer, or into a page of them alone.
+#[target_feature(enable = "avx2,popcnt")]
 #[inline]
-unsafe fn rebuild_group(
+fn rebuild_steps(
     buffer: &mut [MaybeUninit<u64>; BUFFER_WORDS],
-    group: usize,
-    step: &Step,
+    steps: &[Step],
     literals: &[u8],
-    at: usize,
+    mut page: Option<&mut PageBytes>,
 ) {
-    let all = u64::from_le_bytes(step.told);
-    let told = _mm256_set1_epi64x(all.cast_signed());
-    let before = |pairs: u32| at + (all & ((1 << (16 * pairs)) - 1)).count_ones() as usize;
-    let starts = [[at, before(1)], [before(2), before(3)]];
-    let window: *const u64 = buffer.as_ptr().cast();
-    let bytes: &[[u8; 32]; 2] = &WORD_OF_BYTE;
-    let mut words = [_mm256_setzero_si256(); 2];
-    for half in 0..2 {
-        let told = _mm256_shuffle_epi8(told, load_bytes(&bytes[half]));
-        let told = _mm256_cmpeq_epi8(_mm256_and_si256(told, load_bytes(&BIT_OF_BYTE)), load_bytes(&BIT_OF_BYTE));
-        let literals = _mm256_set_m128i(sixteen(literals, starts[half][1]), sixteen(literals, starts[half][0]));
-        let literals = _mm256_shuffle_epi8(literals, spread(told));
-        // SAFETY: as the caller promises; predictors are before the group's own words.
-        let predictor = |lane| unsafe { word(window, step.predictors[HALF * half + lane]) };
-        let predictors = _mm256_set_epi64x(predictor(3), predictor(2), predictor(1), predictor(0));
-        words[half] = _mm256_or_si256(literals, _mm256_andnot_si256(told, predictors));
-    }
-    let to: &mut [MaybeUninit<u64>; GROUP] =
-        buffer[WINDOW + group * GROUP..].first_chunk_mut().expect("there is room for each group");
-    // SAFETY: writes 32 bytes, which there are.
-    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), words[0]) };
-    // SAFETY: writes 32 bytes, which there are behind the first.
-    unsafe { _mm256_storeu_si256(to[HALF..].as_mut_ptr().cast(), words[1]) };
+    assert!(steps.len() <= GROUPS / 2);
+    let mut done = Done { words: buffer.as_mut_ptr().cast(), steps: 0 };
+    // SAFETY: the window of the first is written, and the buffer has room for each group of a page.
+    let rest = unsafe { rebuild_some(&mut done, steps, literals, &mut page) };
+    // What is left from a copy with zeros behind it, because words are read as if each had eight literals.
+    let mut last = [0; 2 * STEP_BYTES];
+    last[..rest.len()].copy_from_slice(rest);
+    // SAFETY: as above.
+    unsafe { rebuild_some(&mut done, steps, &last, &mut page) };
+    assert!(done.steps == steps.len(), "there are as many literals as are told");
 }
 
-/// For each byte that is told, which of the sixteen literals of its two words it is; the highest bit for others.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn spread(told: __m256i) -> __m256i {
-    // Of each byte, less one for each that is told up to there: first in a word, then with the word before it.
-    let sum = _mm256_add_epi8(told, _mm256_slli_epi64::<8>(told));
-    let sum = _mm256_add_epi8(sum, _mm256_slli_epi64::<16>(sum));
-    let sum = _mm256_add_epi8(sum, _mm256_slli_epi64::<32>(sum));
-    let sum = _mm256_add_epi8(sum, _mm256_shuffle_epi8(sum, load_bytes(&LAST_OF_FIRST)));
-    _mm256_xor_si256(_mm256_and_si256(sum, told), _mm256_set1_epi8(-1))
+/// What has been written.
+struct Done {
+    /// The window of the first word.
+    words: *mut u64,
+    steps: usize,
 }
 
-/// A word of the buffer.
+/// Writes words until there are less literals than those of a step could be, and returns the literals that are left.
 ///
 /// # Safety
-/// It must have been written.
-#[inline(always)]
-unsafe fn word(words: *const u64, at: u32) -> i64 {
-    let word = words.wrapping_add(at as usize);
-    // SAFETY: it is there, as the caller promises.
-    unsafe { word.read() }.cast_signed()
+/// The window of the words that come next must have been written, and there must be room for all words.
+#[target_feature(enable = "avx2,popcnt")]
+unsafe fn rebuild_some<'a>(
+    done: &mut Done,
+    steps: &[Step],
+    mut literals: &'a [u8],
+    page: &mut Option<&mut PageBytes>,
+) -> &'a [u8] {
+    let Done { mut words, steps: mut number } = *done;
+    while let (Some(step), Some(bytes)) = (steps.get(number), literals.first_chunk()) {
+        if number == WINDOW_STEPS
+            && let Some(page) = page.take()
+        {
+            // Here the words themselves are the window, now that there are enough of them.
+            // Pages are aligned. The pointer is to all of the page, and not to its bytes alone.
+            let (first, to) = (words.wrapping_add(WINDOW), core::ptr::from_mut(page).cast::<u64>());
+            // SAFETY: so many words have been written, and the page has room for them; it is not a part of the buffer.
+            unsafe { to.copy_from_nonoverlapping(first, WINDOW) };
+            words = to.wrapping_sub(WINDOW);
+        }
+        // SAFETY: as the caller promises.
+        literals = &literals[unsafe { rebuild_step(words, number, step, bytes) }..];
+        number += 1;
+    }
+    *done = Done { words, steps: number };
+    literals
 }
 
-/// Sixteen literals, and zeros behind the last.
-#[target_feature(enable = "avx2")]
+/// Writes the words of two groups, and returns how many literals they took.
+///
+/// # Safety
+/// The window before them must have been written, and there must be room for them.
+#[target_feature(enable = "avx2,popcnt")]
 #[inline]
-fn sixteen(literals: &[u8], at: usize) -> __m128i {
-    let Some(bytes) = literals.get(at..at + 16) else { return last_ones(literals, at) };
-    // SAFETY: reads 16 bytes, which there are.
-    unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
-}
-
-#[target_feature(enable = "avx2")]
-#[cold]
-fn last_ones(literals: &[u8], at: usize) -> __m128i {
-    let mut bytes = [0; 16];
-    let there = &literals[at..];
-    bytes[..there.len()].copy_from_slice(there);
-    // SAFETY: reads 16 bytes, which there are.
-    unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+unsafe fn rebuild_step(words: *mut u64, number: usize, step: &Step, literals: &[u8; STEP_BYTES]) -> usize {
+    let mut at = 0;
+    for half in 0..2 {
+        let group = words.wrapping_add(WINDOW + (2 * number + half) * GROUP);
+        let last = group.wrapping_add(GROUP - 1);
+        // What is told as zero finds its predictor here.
+        // SAFETY: there is room for it, as the caller promises.
+        unsafe { last.write(0) };
+        // In a register: what there is most to do here is loads.
+        let mut masks = u64::from_le_bytes(step.told[half]);
+        for lane in 0..GROUP {
+            let told = masks as u8;
+            masks >>= 8;
+            // SAFETY: reads eight bytes, which there are: no word before it took more.
+            let literal = unsafe { _mm_loadl_epi64(literals.as_ptr().wrapping_add(at).cast()) };
+            let literal = _mm_castsi128_pd(literal);
+            let predictor = words.wrapping_add(step.predictors[half][lane].into());
+            // SAFETY: reads a word before the group, or its last, which have been written, as the caller promises; words are
+            // aligned as `f64` is.
+            let both = unsafe { _mm_loadh_pd(literal, predictor.cast()) };
+            let word = _mm_shuffle_epi8(_mm_castpd_si128(both), entry(&OVERS, told));
+            // SAFETY: writes eight bytes, for which there is room, as the caller promises.
+            unsafe { _mm_storel_epi64(group.wrapping_add(lane).cast(), word) };
+            at += told.count_ones() as usize;
+        }
+    }
+    at
 }
 
 /// Puts the listed words in their places, and between them zeros or the word before.
 #[target_feature(enable = "avx2,bmi1,popcnt")]
 #[inline]
 fn unlist<const ZEROS: bool>(head: &Head<'_>, words: &[u64], page: &mut PageBytes) {
+    let mut bitmap = [0_u8; BITMAP_BYTES];
+    let mut there = head.bitmap;
+    for (bits, is_there) in bitmap.as_chunks_mut::<8>().0.iter_mut().zip(head.list.bitmap_bytes.to_le_bytes()) {
+        *bits = shuffle(first_eight(there), UNPACKS[usize::from(is_there)]).to_le_bytes();
+        there = &there[is_there.count_ones() as usize..];
+    }
     // The last that was listed; before the first of all there is a zero.
     let mut last = WINDOW - 1;
-    let mut bytes = 0;
-    for (at, block) in page.0.as_chunks_mut::<{ PAGE_BYTES / GROUPS }>().0.iter_mut().enumerate() {
-        let is_there = (head.list.bitmap_bytes >> at) as u8 & 1;
-        let bits = head.bitmap.get(bytes).copied().unwrap_or_default() & is_there.wrapping_neg();
-        bytes += usize::from(is_there);
+    for (block, bits) in page.0.as_chunks_mut::<{ 8 * GROUP }>().0.iter_mut().zip(bitmap) {
+        let words: &[u64; GROUP + 1] = words[last..].first_chunk().expect("there are eight more than are listed");
+        let mut at = 0;
         for (half, to) in block.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let bits = usize::from(bits >> (HALF * half)) % 16;
-            let four = load(words[last + bits % 2..].first_chunk().expect("there are four more than are listed"));
+            let bits = usize::from(bits >> (4 * half)) % 16;
+            // SAFETY: reads 32 bytes, which there are: no more than four of the words come before them.
+            let four = unsafe { _mm256_loadu_si256(words.as_ptr().wrapping_add(at + bits % 2).cast()) };
             let mut four = _mm256_permutevar8x32_epi32(four, load_bytes(&ORDERS[bits]));
             if ZEROS {
                 four = _mm256_and_si256(four, load_bytes(&KEPT[bits]));
             }
-            last += bits.count_ones() as usize;
+            at += bits.count_ones() as usize;
             // SAFETY: writes 32 bytes, which there are.
             unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), four) };
         }
+        last += at;
     }
 }
 
-#[target_feature(enable = "avx2")]
-#[inline]
-fn load_bytes<T>(bytes: &[T]) -> __m256i {
-    const { assert!(size_of::<T>() > 0) };
-    assert!(size_of_val(bytes) == 32);
-    // SAFETY: reads 32 bytes, which there are.
-    unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
-}
-
-/// A byte for each bit: all ones where it is set.
-static BYTES: [u64; 256] = {
-    let mut bytes = [0; 256];
+/// Which two bytes of the indices of two groups hold each choice.
+static CHOICE_BYTES: [u8; 32] = {
+    let mut bytes = [0; 32];
     let mut at = 0;
-    while at < 256 * 8 {
-        bytes[at / 8] |= if (at / 8) >> (at % 8) & 1 == 1 { 0xff << (8 * (at % 8)) } else { 0 };
+    while at < 32 {
+        bytes[at] = (at / 16 * INDEX_BYTES + at % 16 / 2 * INDEX_BITS / 8 + at % 2) as u8;
         at += 1;
     }
     bytes
 };
 
-/// For each byte of four words, which byte of a group's masks is that of its word; for either half of a group.
-static WORD_OF_BYTE: [[u8; 32]; 2] = {
-    let mut words = [[0; 32]; 2];
+/// What to multiply these by, so that the choice is in the highest bits.
+static CHOICE_SHIFTS: [u16; 16] = {
+    let mut shifts = [0; 16];
     let mut at = 0;
-    while at < 64 {
-        words[at / 32][at % 32] = at as u8 / 8;
+    while at < 16 {
+        shifts[at] = 1 << (16 - INDEX_BITS - at % GROUP * INDEX_BITS % 8);
         at += 1;
     }
-    words
+    shifts
 };
 
-/// And which bit of that is its own.
-static BIT_OF_BYTE: [u8; 32] = {
-    let mut bits = [0; 32];
-    let mut at = 0;
-    while at < 32 {
-        bits[at] = 1 << (at % 8);
-        at += 1;
-    }
-    bits
-};
+/// Where the words before the first two groups start, less what the place of a choice counts from.
+static STARTS: [u16; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8];
 
-/// The last byte of the first of two words, for the second; nothing for the first.
-static LAST_OF_FIRST: [u8; 32] = {
-    let mut from = [0x80; 32];
-    let mut at = 0;
-    while at < 32 {
-        from[at] = if at % 16 < 8 { 0x80 } else { 7 };
-        at += 1;
-    }
-    from
-};
+/// The number of each word in its group.
+static LANES: [u16; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7];
 
 /// Which of four words, told as halves, each word is for the bits that say which are listed: as many as are listed up to it, from
 /// the first listed on, or from the one before if that is not the first word.
