@@ -149,7 +149,8 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let kernel =
         Linux::open(quarters, faults(membership), openings).map_err(Obstacle::of("userfaultfd is not permitted"))?;
     let codec = chosen_codec(membership);
-    let (store, area) = open_store(membership, codec).map_err(Obstacle::of("no address space"))?;
+    let system = chosen_system(membership, codec);
+    let (store, area) = open_store(membership, &system, codec).map_err(Obstacle::of("no address space"))?;
     let forks = Forks::open().map_err(Obstacle::of("no socket for forked processes"))?;
     let log = match open_swap_file(membership).map_err(Obstacle::of("no swap file"))? {
         Some(file) => {
@@ -162,6 +163,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let config = Config {
         codec,
         area,
+        divider: system.divider(ByteCount(budget)),
         entry: membership.entry,
         share: ByteCount(budget),
         agent: ByteCount(STACK_BYTES),
@@ -186,20 +188,28 @@ pub(crate) fn faults(membership: &Membership) -> Faults {
 /// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program
 /// exceeds its budget: twice as many, for a slab takes a span of addresses that it fills by half at least. With a limit
 /// on addresses that may not be raised there are enough for the budget.
-fn open_store(membership: &Membership, codec: &'static dyn Codec) -> Result<(AnyStore, Option<AreaKeeper>), Errno> {
+fn open_store(
+    membership: &Membership,
+    system: &System,
+    codec: &'static dyn Codec,
+) -> Result<(AnyStore, Option<AreaKeeper>), Errno> {
     let ledger = membership.ledger;
     let budget = ByteCount(ledger.budget_bytes.load(Ordering::Relaxed));
     let area_bytes = ByteCount(ledger.area_bytes.load(Ordering::Relaxed));
-    let system = System {
+    let memory = sys::process::machine_memory().max(budget.0);
+    let open = |addresses: u64| system.open(codec, budget, addresses as usize, area_bytes);
+    open(2 * memory).or_else(|_| open(2 * budget.0))
+}
+
+fn chosen_system(membership: &Membership, codec: &'static dyn Codec) -> System {
+    let ledger = membership.ledger;
+    System {
         store: StoreName::at(ledger.store.load(Ordering::Relaxed)),
         codec: codec.name(),
         sizing: SizingName::at(ledger.sizing.load(Ordering::Relaxed)),
         admission: Admission::at(ledger.admission.load(Ordering::Relaxed)),
         write_back: WriteBack::at(ledger.write_back.load(Ordering::Relaxed)),
-    };
-    let memory = sys::process::machine_memory().max(budget.0);
-    let open = |addresses: u64| system.open(codec, budget, addresses as usize, area_bytes);
-    open(2 * memory).or_else(|_| open(2 * budget.0))
+    }
 }
 
 fn chosen_codec(membership: &Membership) -> &'static dyn Codec {

@@ -33,7 +33,7 @@ pub(crate) struct Agent {
     pub(crate) stack: usize,
     /// What it grows by while nothing is managed.
     pub(crate) growth: Growth,
-    /// The program has asked for memory that a forked child finds empty.
+    /// The program has asked for memory that a forked child finds empty, or does not have.
     pub(crate) withholds: AtomicBool,
     /// For tests of the watchdogs.
     pub(crate) fault: Vec<u8>,

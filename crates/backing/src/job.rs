@@ -10,7 +10,7 @@ use core::fmt;
 
 use crate::buffer::AlignedBytes;
 use crate::cipher::{Cipher, Identity};
-use crate::segment::{Extent, Home, Plain};
+use crate::segment::{ENCODING_BYTES_MAX, Extent, Home, Plain, UNIT_BYTES, extent_bytes};
 use crate::{BLOCK_BYTES, BackingError, BackingStore};
 
 /// A store and its key.
@@ -106,14 +106,24 @@ pub(crate) fn place_offset(place: u32, segment_bytes: usize) -> u64 {
     u64::from(place) * segment_bytes as u64
 }
 
-/// What a thread needs to read encodings: two blocks.
+/// Encodings that one request can read.
+pub const READ_ENCODINGS_MAX: usize = 16;
+/// What one request can read: the longest encodings, one behind the other, from anywhere in a block on.
+const READ_BYTES_MAX: usize =
+    (BLOCK_BYTES - UNIT_BYTES + READ_ENCODINGS_MAX * extent_bytes(ENCODING_BYTES_MAX)).next_multiple_of(BLOCK_BYTES);
+
+/// What a thread needs to read encodings: 72 KiB.
 #[derive(Debug)]
-pub struct ReadBuffer(AlignedBytes);
+pub struct ReadBuffer {
+    blocks: AlignedBytes,
+    /// So much of it the last job has read.
+    filled: usize,
+}
 
 impl ReadBuffer {
     /// Allocates; make it once for each thread that reads.
     pub fn new() -> Self {
-        Self(AlignedBytes::new(2 * BLOCK_BYTES))
+        Self { blocks: AlignedBytes::new(READ_BYTES_MAX), filled: 0 }
     }
 }
 
@@ -123,7 +133,7 @@ impl Default for ReadBuffer {
     }
 }
 
-/// An encoding to be read.
+/// An encoding to be read, and others behind it in the same segment that come with the same request.
 #[derive(Debug)]
 #[must_use = "run it and hand it to `finish_read`"]
 pub struct ReadJob {
@@ -131,29 +141,84 @@ pub struct ReadJob {
     pub(crate) source: Arc<Source>,
     pub(crate) home: Home,
     pub(crate) segment_bytes: usize,
-    pub(crate) entry: u32,
-    pub(crate) extent: Extent,
+    /// The one that is asked for, then `others` that are not, one behind the other.
+    entries: [(u16, Extent); READ_ENCODINGS_MAX],
+    others: usize,
 }
 
 impl ReadJob {
-    /// Reads the encoding with one request, checks it and decrypts it.
+    pub(crate) fn new(
+        ticket: Ticket,
+        source: Arc<Source>,
+        home: Home,
+        segment_bytes: usize,
+        entry: (u16, Extent),
+    ) -> Self {
+        Self { ticket, source, home, segment_bytes, entries: [entry; READ_ENCODINGS_MAX], others: 0 }
+    }
+
+    /// Has one more encoding of its segment read, if that lies behind the last and can come with the same request.
+    pub(crate) fn join(&mut self, entry: u16, extent: Extent) -> bool {
+        let is_near = extent.end() <= self.first_block() + READ_BYTES_MAX;
+        let fits = self.others + 1 < READ_ENCODINGS_MAX && extent.start() >= self.last().end() && is_near;
+        if fits {
+            self.others += 1;
+            self.entries[self.others] = (entry, extent);
+        }
+        fits
+    }
+
+    /// Reads with one request, and checks and decrypts the encoding that is asked for. Where the others cannot be read,
+    /// only that one is.
     pub fn run<'a>(&self, buffer: &'a mut ReadBuffer) -> Result<&'a [u8], ReadError> {
-        let first = self.first_block();
+        let mut bytes = self.bytes();
+        let mut result = self.read(&mut buffer.blocks[..bytes]);
+        if result.is_err() && self.others > 0 {
+            bytes = self.bytes_to(self.entries[0].1);
+            result = self.read(&mut buffer.blocks[..bytes]);
+        }
+        buffer.filled = if result.is_ok() { bytes } else { 0 };
+        result.map_err(ReadError::Device)?;
+        self.decrypt(0, buffer)
+    }
+
+    /// One of the others, once the job has run: in the order in which they came to it, from 1 on. `None` if it could
+    /// not be read or is damaged: that is for a job to tell that asks for it.
+    pub fn other<'a>(&self, number: usize, buffer: &'a mut ReadBuffer) -> Option<&'a [u8]> {
+        assert!((1..=self.others).contains(&number), "the job has {} others", self.others);
+        let is_read = self.bytes_to(self.entries[number].1) <= buffer.filled;
+        if is_read { self.decrypt(number, buffer).ok() } else { None }
+    }
+
+    fn read(&self, blocks: &mut [u8]) -> Result<(), BackingError> {
         let place = place_offset(self.home.place, self.segment_bytes);
-        let blocks = &mut buffer.0[..self.bytes()];
-        self.source.store.read_at(place + first as u64, blocks).map_err(ReadError::Device)?;
-        decrypt(&self.source.cipher, self.home, self.segment_bytes, self.entry, self.extent, first, blocks)?;
-        let start = self.extent.start() - first;
-        Ok(&buffer.0[start..start + self.extent.encoding_bytes()])
+        self.source.store.read_at(place + self.first_block() as u64, blocks)
+    }
+
+    fn decrypt<'a>(&self, number: usize, buffer: &'a mut ReadBuffer) -> Result<&'a [u8], ReadError> {
+        let (entry, extent) = self.entries[number];
+        let first = self.first_block();
+        let cipher = &self.source.cipher;
+        decrypt(cipher, self.home, self.segment_bytes, u32::from(entry), extent, first, &mut buffer.blocks)?;
+        let start = extent.start() - first;
+        Ok(&buffer.blocks[start..start + extent.encoding_bytes()])
     }
 
     /// What it reads.
     pub fn bytes(&self) -> usize {
-        self.extent.end().next_multiple_of(BLOCK_BYTES) - self.first_block()
+        self.bytes_to(self.last())
+    }
+
+    fn last(&self) -> Extent {
+        self.entries[self.others].1
+    }
+
+    fn bytes_to(&self, extent: Extent) -> usize {
+        extent.end().next_multiple_of(BLOCK_BYTES) - self.first_block()
     }
 
     fn first_block(&self) -> usize {
-        self.extent.start() / BLOCK_BYTES * BLOCK_BYTES
+        self.entries[0].1.start() / BLOCK_BYTES * BLOCK_BYTES
     }
 }
 

@@ -29,11 +29,11 @@ mod swap_file;
 #[cfg(test)]
 mod tests;
 
-pub use job::{CleanJob, PunchJob, ReadBuffer, ReadError, ReadJob, WriteJob};
+pub use job::{CleanJob, PunchJob, READ_ENCODINGS_MAX, ReadBuffer, ReadError, ReadJob, WriteJob};
 pub use memory::MemoryBacking;
 pub use places::ChildPin;
 pub use segment::{BackingKey, ENCODING_BYTES_MAX};
-pub use segment_log::{Cleaned, Located, LogFigures, LogFull, SEGMENT_BYTES, SegmentLog};
+pub use segment_log::{Beside, Cleaned, Located, LogFigures, LogFull, SEGMENT_BYTES, SegmentLog};
 pub use swap_file::SwapFile;
 
 /// Offsets, lengths and memory of each request are multiples of this: direct I/O wants whole blocks.

@@ -86,7 +86,7 @@ impl Extent {
 }
 
 /// What an encoding takes of a segment.
-pub(crate) fn extent_bytes(encoding_bytes: usize) -> usize {
+pub(crate) const fn extent_bytes(encoding_bytes: usize) -> usize {
     (encoding_bytes + TAG_BYTES).next_multiple_of(UNIT_BYTES)
 }
 

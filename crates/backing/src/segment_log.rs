@@ -17,7 +17,7 @@ use crate::buffer::AlignedBytes;
 use crate::cipher::Cipher;
 use crate::job::{PunchJob, ReadJob, Source, Ticket, WriteJob};
 use crate::places::Places;
-use crate::segment::{BackingKey, Entry, Home, Plain, SEGMENTS_MAX, Segment, State};
+use crate::segment::{BackingKey, Entry, Extent, Home, Plain, SEGMENTS_MAX, Segment, State};
 use crate::{BLOCK_BYTES, BackingError, BackingStore};
 
 mod clean;
@@ -76,6 +76,17 @@ pub enum Located<'a> {
     Memory(&'a [u8]),
     /// On the medium. Hand the job to `finish_read` in any case, or its segment is never free again.
     Disk(ReadJob),
+}
+
+/// Where an encoding is that would come along with one that is asked for.
+#[derive(Debug)]
+pub enum Beside<'a> {
+    /// Here.
+    Memory(&'a [u8]),
+    /// On the medium, near enough: the job reads it, too.
+    Joined,
+    /// On the medium, elsewhere.
+    Apart,
 }
 
 /// A store the log can read.
@@ -313,29 +324,40 @@ impl SegmentLog {
 
     /// Finds an encoding.
     pub fn locate(&mut self, key: BackingKey) -> Located<'_> {
-        let number = key.number();
-        let segment = self.segments[number as usize].as_mut().expect("a key of a live entry");
-        let entry = segment.entries[key.entry()];
+        let (number, extent) = (key.number(), self.extent(key));
+        if let &State::Disk(home) = &self.segment(number).state {
+            self.segment_mut(number).readers += 1;
+            let readable = self.readables[home.source].as_ref().expect("its segments keep a store");
+            let ticket = Ticket { era: self.era, number };
+            let entry = (key.entry() as u16, extent);
+            return Located::Disk(ReadJob::new(ticket, readable.source.clone(), home, self.segment_bytes, entry));
+        }
+        Located::Memory(self.in_memory(number, extent))
+    }
+
+    /// Finds an encoding that is not asked for, and has `job` read it where that costs no request.
+    pub fn locate_beside(&self, key: BackingKey, job: Option<&mut ReadJob>) -> Beside<'_> {
+        let (number, extent) = (key.number(), self.extent(key));
+        if !matches!(self.segment(number).state, State::Disk(_)) {
+            return Beside::Memory(self.in_memory(number, extent));
+        }
+        let here = Ticket { era: self.era, number };
+        let is_joined = job.is_some_and(|job| job.ticket == here && job.join(key.entry() as u16, extent));
+        if is_joined { Beside::Joined } else { Beside::Apart }
+    }
+
+    fn extent(&self, key: BackingKey) -> Extent {
+        let entry = self.segment(key.number()).entries[key.entry()];
         assert!(entry.owner().is_some(), "{key:?} has been discarded");
-        let extent = entry.extent();
-        match &segment.state {
-            State::Open => {
-                let open = self.open.as_ref().expect("a segment is open");
-                Located::Memory(open.plain.encoding(extent))
-            }
-            State::Sealed(plain) | State::Writing(plain) => Located::Memory(plain.encoding(extent)),
-            &State::Disk(home) => {
-                segment.readers += 1;
-                let readable = self.readables[home.source].as_ref().expect("its segments keep a store");
-                Located::Disk(ReadJob {
-                    ticket: Ticket { era: self.era, number },
-                    source: readable.source.clone(),
-                    home,
-                    segment_bytes: self.segment_bytes,
-                    entry: key.entry() as u32,
-                    extent,
-                })
-            }
+        entry.extent()
+    }
+
+    /// An encoding of a segment that is not on disk.
+    fn in_memory(&self, number: u32, extent: Extent) -> &[u8] {
+        match &self.segment(number).state {
+            State::Open => self.open.as_ref().expect("a segment is open").plain.encoding(extent),
+            State::Sealed(plain) | State::Writing(plain) => plain.encoding(extent),
+            State::Disk(_) => unreachable!("segment {number} is on disk"),
         }
     }
 

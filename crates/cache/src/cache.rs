@@ -36,6 +36,21 @@ pub enum Lookup {
     Backed(ReadJob),
 }
 
+/// Where a page was found that would come along with another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beside {
+    /// Nowhere: zeros.
+    Zeros,
+    /// Nowhere: one repeated word.
+    Filled(u64),
+    /// Its encoding of so many bytes has been copied out.
+    Encoded(usize),
+    /// On the medium: the job reads it, too.
+    Joined,
+    /// Where it cannot come along from: with the program, on its way, or elsewhere on the medium.
+    Apart,
+}
+
 /// What became of a page that has left.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
@@ -107,9 +122,25 @@ impl<S: Store> Cache<S> {
             Place::SameFilled(word) => Lookup::Filled(self.words.get(word)),
             Place::Compressed(key) | Place::Incompressible(key) => Lookup::Encoded(self.store.read(key, copy)),
             Place::Below(key) => match self.log_mut().locate(key) {
-                Located::Memory(encoding) => copy_out(encoding, copy),
+                Located::Memory(encoding) => Lookup::Encoded(copy_out(encoding, copy)),
                 Located::Disk(job) => Lookup::Backed(job),
             },
+        }
+    }
+
+    /// The same for a page that nobody asks for, if that costs no request of its own: from the medium it comes with `job`,
+    /// as one of its others.
+    pub fn look_beside(&self, page: PageIndex, copy: &mut [u8; PAGE_BYTES], job: Option<&mut ReadJob>) -> Beside {
+        match self.place(page) {
+            Place::Untouched => Beside::Zeros,
+            Place::SameFilled(word) => Beside::Filled(self.words.get(word)),
+            Place::Compressed(key) | Place::Incompressible(key) => Beside::Encoded(self.store.read(key, copy)),
+            Place::Below(key) => match self.log.as_ref().expect("a page is below").locate_beside(key, job) {
+                backing::Beside::Memory(encoding) => Beside::Encoded(copy_out(encoding, copy)),
+                backing::Beside::Joined => Beside::Joined,
+                backing::Beside::Apart => Beside::Apart,
+            },
+            Place::Resident | Place::Leaving(_) => Beside::Apart,
         }
     }
 
@@ -294,9 +325,9 @@ impl<S: Store> Cache<S> {
     }
 }
 
-fn copy_out(encoding: &[u8], copy: &mut [u8; PAGE_BYTES]) -> Lookup {
+fn copy_out(encoding: &[u8], copy: &mut [u8; PAGE_BYTES]) -> usize {
     copy[..encoding.len()].copy_from_slice(encoding);
-    Lookup::Encoded(encoding.len())
+    encoding.len()
 }
 
 pub(crate) fn follow_store(table: &mut PageTable, owner: PageIndex, from: StoreKey, to: StoreKey) {

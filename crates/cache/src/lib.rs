@@ -19,7 +19,7 @@ mod table;
 mod words;
 
 pub use area::{AreaCounters, AreaKeeper, Memory, Rules};
-pub use cache::{Cache, Census, Lookup, Outcome, Published};
+pub use cache::{Beside, Cache, Census, Lookup, Outcome, Published};
 pub use slot::{Place, Slot};
 pub use sweep::{Hand, WrittenBack};
 pub use words::WordIndex;

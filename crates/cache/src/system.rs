@@ -9,6 +9,7 @@ use codec::{Codec, MxtLz1};
 use page::{ByteCount, PageCount};
 use policy::area::AreaSizing;
 use policy::area::demand::Demand;
+use policy::area::divider::Divider;
 use policy::area::exhaustion::Exhaustion;
 use policy::area::expense_profit::{ExpenseProfit, Sensitivity};
 use policy::area::fill_rate::FillRate;
@@ -85,6 +86,7 @@ choices! {
 choices! {
     /// `--sizing`: how large the compressed area is.
     SizingName {
+        Marginal = "marginal": "As large as is best by the measured costs of faults, up to four fifths of the budget",
         Demand = "demand": "As large as what is in it, up to four fifths of the budget",
         FreeSpace = "free-space": "Grows below one free unit, shrinks above four (tuduce-gross)",
         ExpenseProfit = "expense-profit": "As reads tell whether it pays (castro)",
@@ -131,7 +133,7 @@ pub struct System {
 
 /// The named systems; the default comes first.
 pub static PRESETS: [(&str, System); 6] = [
-    preset("pleat", StoreName::Slabs, "auto", SizingName::Demand, Admission::All, WriteBack::Encodings),
+    preset("pleat", StoreName::Slabs, "auto", SizingName::Marginal, Admission::All, WriteBack::Encodings),
     preset("tuduce-gross", StoreName::Zones, "wkdm", SizingName::FreeSpace, Admission::All, WriteBack::Pages),
     preset("castro", StoreName::Cells, "lzo1x-1", SizingName::ExpenseProfit, Admission::All, WriteBack::Encodings),
     preset("crames", StoreName::Chunks, "pbpm", SizingName::FillRate, Admission::All, WriteBack::Pages),
@@ -175,8 +177,12 @@ impl System {
             Some("sectors hold lines of 1 KiB, which only --codec mxt-lz1 makes")
         } else if self.store == StoreName::Buddies && self.admission == Admission::All {
             Some("buddies share a frame, which a page that does not shrink needs for itself: --admission reject-poor")
-        } else if !is_area && self.sizing != SizingName::Demand {
-            Some("slabs size themselves: another --sizing than demand needs another --store, for example cells")
+        } else if !is_area && !matches!(self.sizing, SizingName::Demand | SizingName::Marginal) {
+            Some(
+                "slabs grow by themselves: another --sizing than demand or marginal needs another --store, for example cells",
+            )
+        } else if is_area && self.sizing == SizingName::Marginal {
+            Some("--sizing marginal bounds what grows by itself, which only --store slabs does")
         } else if !is_area && self.admission != Admission::All {
             Some("slabs take all pages: another --admission than all needs another --store, for example cells")
         } else if !is_area && self.write_back != WriteBack::Encodings {
@@ -184,6 +190,11 @@ impl System {
         } else {
             None
         }
+    }
+
+    /// What divides a share between resident pages and the pool, if this system has that.
+    pub fn divider(&self, share: ByteCount) -> Option<Box<Divider>> {
+        (self.sizing == SizingName::Marginal).then(|| Box::new(Divider::new(share)))
     }
 
     /// Makes the store, and what keeps it if it does not keep itself. `addresses` are enough for all that slabs may have
@@ -228,6 +239,7 @@ impl SizingName {
     fn policy(self, area_bytes: ByteCount) -> Box<dyn AreaSizing + Send> {
         match self {
             Self::Demand => Box::new(Demand),
+            Self::Marginal => unreachable!("it is for slabs, which have no such policy"),
             Self::FreeSpace => Box::new(FreeSpace::default()),
             Self::ExpenseProfit => Box::new(ExpenseProfit::new(Sensitivity::REFERENCE)),
             Self::Sluggish => Box::new(ExpenseProfit::new(Sensitivity::SLUGGISH)),
@@ -255,8 +267,7 @@ mod tests {
     fn every_preset_can_be_opened() {
         for (name, system) in PRESETS {
             assert_eq!(system.obstacle(), None, "{name}");
-            let codec =
-                codec::ALL.into_iter().find(|codec| codec.name() == system.codec).expect("a codec of that name");
+            let codec = codec::named(system.codec).expect("a codec of that name");
             let (_, keeper) = system.open(codec, ByteCount(16 << 20), 64 << 20, ByteCount::ZERO).unwrap();
             assert_eq!(keeper.is_some(), name != "pleat", "{name}");
         }
@@ -266,12 +277,15 @@ mod tests {
     fn what_cannot_be_is_refused_with_the_reason() {
         let refused = |system: System| system.obstacle().unwrap_or("");
         let ours = preset_of("pleat");
-        assert!(refused(System { sizing: SizingName::Percent, ..ours }).contains("size themselves"));
+        assert!(refused(System { sizing: SizingName::Percent, ..ours }).contains("grow by themselves"));
         assert!(refused(System { admission: Admission::RejectPoor, ..ours }).contains("take all pages"));
         assert!(refused(System { write_back: WriteBack::Pages, ..ours }).contains("as encodings"));
         assert!(refused(System { store: StoreName::Sectors, ..ours }).contains("mxt-lz1"));
         assert!(refused(System { store: StoreName::Buddies, ..ours }).contains("reject-poor"));
-        assert_eq!(System { store: StoreName::Cells, ..ours }.obstacle(), None);
+        assert!(refused(System { store: StoreName::Cells, ..ours }).contains("--store slabs"));
+        for store in [StoreName::Slabs, StoreName::Cells] {
+            assert_eq!(System { store, sizing: SizingName::Demand, ..ours }.obstacle(), None);
+        }
         assert!(refused(System { codec: "wkdm", ..preset_of("mxt") }).contains("mxt-lz1"));
     }
 

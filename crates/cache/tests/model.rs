@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use backing::{MemoryBacking, SegmentLog};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
-use pleat_cache::{Cache, Hand, Lookup, Outcome, Place, Published};
+use pleat_cache::{Beside, Cache, Hand, Lookup, Outcome, Place, Published};
 use policy::replacement::Age;
 use store::Slabs;
 
@@ -55,7 +55,19 @@ fn write_all(cache: &mut Cache<Slabs>) {
 /// What a look-up finds must be what the twin holds.
 fn compare(cache: &mut Cache<Slabs>, page: PageIndex, twin: Option<Twin>, seed: u64) {
     let mut copy = [0xee; PAGE_BYTES];
-    match (cache.look_up(page, &mut copy), twin) {
+    let beside = cache.look_beside(page, &mut copy, None);
+    let copied_beside = copy;
+    let found = cache.look_up(page, &mut copy);
+    match (&found, beside) {
+        (Lookup::Filled(word), Beside::Filled(beside)) => assert_eq!(*word, beside),
+        (Lookup::Encoded(length), Beside::Encoded(beside)) => {
+            assert_eq!((*length, &copy[..]), (beside, &copied_beside[..]), "seed {seed}");
+        }
+        (Lookup::Zeros, Beside::Zeros) | (Lookup::Resident | Lookup::Leaving(_) | Lookup::Backed(_), Beside::Apart) => {
+        }
+        (found, beside) => panic!("seed {seed}: {page:?} is {found:?}, and as another {beside:?}"),
+    }
+    match (found, twin) {
         (Lookup::Zeros, None) | (Lookup::Resident, Some(Twin::Resident)) => {}
         (Lookup::Filled(word), Some(Twin::Word(expected))) => assert_eq!(word, expected),
         (Lookup::Leaving(frame), Some(Twin::Leaving(expected))) => assert_eq!(frame, expected),

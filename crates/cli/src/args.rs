@@ -199,7 +199,7 @@ pub(crate) struct RunArgs {
 pub(crate) enum CodecName {
     /// Good at everything
     Lz4,
-    /// Words of 64 bits: five times as fast with AVX-512, for heaps of pointers and numbers; slow without
+    /// Words of 64 bits: five times as fast with AVX-512, twice with AVX2, for heaps of pointers and numbers; slow without
     Fold,
     /// `fold` with its parts coded once more: a tenth smaller, at half the speed
     FoldDeep,

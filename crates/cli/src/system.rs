@@ -38,10 +38,12 @@ fn parts(system: &System) -> String {
 /// The system that the options ask for.
 pub(crate) fn chosen(args: &RunArgs) -> Result<System> {
     let preset = args.system.system;
+    // Slabs are sized by what no other store has, so that another one grows on demand.
+    let is_replaced = preset.sizing == SizingName::Marginal && args.store.is_some_and(|store| store != preset.store);
     let system = System {
         store: args.store.unwrap_or(preset.store),
         codec: args.codec.map_or(preset.codec, |codec| codec::ALL[codec as usize].name()),
-        sizing: args.sizing.unwrap_or(preset.sizing),
+        sizing: args.sizing.unwrap_or(if is_replaced { SizingName::Demand } else { preset.sizing }),
         admission: args.admission.unwrap_or(preset.admission),
         write_back: args.write_back.unwrap_or(preset.write_back),
     };
@@ -61,6 +63,8 @@ pub(crate) fn chosen(args: &RunArgs) -> Result<System> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+
+    use cache::system::StoreName;
 
     use super::*;
     use crate::args::{Cli, Command};
@@ -82,13 +86,18 @@ mod tests {
         assert_eq!(chosen_by("--system castro --codec wkdm"), Ok(System { codec: "wkdm", ..castro }));
         let parts = "--store cells --codec lzo1x-1 --sizing expense-profit --admission all --write-back encodings";
         assert_eq!(chosen_by(parts), Ok(castro));
+        let ours = PRESETS[0].1;
+        assert_eq!(chosen_by("--sizing demand"), Ok(System { sizing: SizingName::Demand, ..ours }));
+        let cells = System { store: StoreName::Cells, sizing: SizingName::Demand, ..ours };
+        assert_eq!(chosen_by("--store cells"), Ok(cells));
     }
 
     #[test]
     fn what_cannot_be_is_refused_in_one_line() {
         for (options, reason) in [
             ("--system mxt --codec wkdm", "mxt-lz1"),
-            ("--sizing off", "slabs size themselves"),
+            ("--sizing off", "slabs grow by themselves"),
+            ("--store cells --sizing marginal", "--store slabs"),
             ("--store buddies", "--admission reject-poor"),
             ("--store cells --sizing fixed", "needs --pool-size"),
             ("--system castro --pool-size 8M", "only for --sizing fixed"),

@@ -65,7 +65,7 @@ fn every_system_keeps_a_program_inside_its_budget() {
     let turn = turn("systems");
     let command = words([python(), &program("passes.py"), "80000"]);
     let systems = [
-        ("pleat", "slabs", "auto", "demand", "all", "encodings"),
+        ("pleat", "slabs", "auto", "marginal", "all", "encodings"),
         ("tuduce-gross", "zones", "wkdm", "free-space", "all", "pages"),
         ("castro", "cells", "lzo1x-1", "expense-profit", "all", "encodings"),
         ("crames", "chunks", "pbpm", "fill-rate", "all", "pages"),

@@ -73,7 +73,13 @@ impl Announcements {
     /// A scan that began then is done.
     pub(crate) fn have_been_scanned(&self, Sight { made, bytes }: Sight) {
         self.unseen.fetch_sub(bytes, Ordering::Relaxed);
-        if self.scanned.swap(made, Ordering::AcqRel) != made {
+        self.advance(made);
+    }
+
+    /// Nobody waits for a scan of this announcement any more, nor of those before it. Later ones may be done with already.
+    fn advance(&self, number: u32) {
+        let is_later = |scanned: u32| ((scanned.wrapping_sub(number) as i32) < 0).then_some(number);
+        if self.scanned.fetch_update(Ordering::AcqRel, Ordering::Acquire, is_later).is_ok() {
             wake_all(&self.scanned, Sharing::Process);
         }
     }
@@ -85,20 +91,21 @@ impl Announcements {
 
     /// Nobody scans for now: who waits goes on.
     fn dismiss(&self) {
-        let made = self.made();
-        if self.scanned.swap(made, Ordering::AcqRel) != made {
-            wake_all(&self.scanned, Sharing::Process);
-        }
+        self.advance(self.made());
     }
 
-    /// Waits for the scan of announcement `number`.
+    /// Waits for the scan of announcement `number`. Who gives up is not scanned for any more: the reclaimer hurries for those
+    /// alone that wait.
     fn wait_for(&self, number: u32, now_ns: impl Fn() -> u64) {
         let end_ns = now_ns() + PATIENCE.as_nanos() as u64;
         loop {
             let scanned = self.scanned.load(Ordering::Acquire);
             let left_ns = end_ns.saturating_sub(now_ns());
-            if scanned.wrapping_sub(number) as i32 >= 0 || left_ns == 0 {
+            if scanned.wrapping_sub(number) as i32 >= 0 {
                 return;
+            }
+            if left_ns == 0 {
+                return self.advance(number);
             }
             wait_while(&self.scanned, scanned, Duration::from_nanos(left_ns), Sharing::Process);
         }
@@ -197,8 +204,28 @@ mod tests {
 
     #[test]
     fn a_wait_ends() {
-        let begun = Instant::now();
-        Announcements::default().wait_for(1, now_ns);
+        let (announcements, begun) = (Announcements::default(), Instant::now());
+        let number = announcements.make();
+        announcements.wait_for(number, now_ns);
         assert!(begun.elapsed() >= PATIENCE);
+        assert!(!announcements.is_one_new(), "nobody waits, and the reclaimer would not rest");
+    }
+
+    /// Whoever of two gives up first, and whatever an older scan says then.
+    #[test]
+    fn all_who_give_up_count_as_scanned() {
+        for numbers in [[1, 2], [2, 1]] {
+            let announcements = Announcements::default();
+            let sight = announcements.sight();
+            let [_, second] = [announcements.make(), announcements.make()];
+            assert_eq!(second, 2);
+            for number in numbers {
+                let late = core::cell::Cell::new(0);
+                announcements.wait_for(number, || late.replace(u64::MAX / 2));
+            }
+            assert!(!announcements.is_one_new(), "{numbers:?}");
+            announcements.have_been_scanned(sight);
+            assert!(!announcements.is_one_new(), "{numbers:?}");
+        }
     }
 }

@@ -46,7 +46,11 @@ impl<S: Store> State<S> {
         outcome: Outcome<'_>,
     ) -> Published {
         if self.area.is_none() {
-            return self.cache.publish(page, frame, outcome);
+            let published = self.cache.publish(page, frame, outcome);
+            if published == Published::Done {
+                self.note_leave(page);
+            }
+            return published;
         }
         let memory = self.memory();
         let Self { cache, area, .. } = self;

@@ -36,12 +36,13 @@ pub struct FreshBacking {
 }
 
 impl<K: Kernel, S: Store> Pager<K, S> {
-    /// Freezes the state if nobody is in the middle of moving pages. The caller keeps the reclaimer at rest. The writer
+    /// Freezes the state if nobody is in the middle of moving pages, nor of a read whose end would change the log. The caller keeps the reclaimer at rest. The writer
     /// may be at work: see [`Pager::finish_write`]. `looks_for_uncopied`: there may be ranges of which the child has something
     /// else than its parent.
     pub fn try_freeze(&self, looks_for_uncopied: bool) -> bool {
         let mut state = self.lock();
-        if !state.ring.is_quiet() || state.is_holding() {
+        let waits_for_readers = state.cache.log().is_some_and(|log| log.waits_for_readers());
+        if !state.ring.is_quiet() || state.is_holding() || waits_for_readers {
             return false;
         }
         self.kernel.finish_moves();

@@ -75,6 +75,8 @@ numbers! {
         PagesBacked = "pages_backed",
         /// Sectors that two lines share; `--store sectors` only.
         SectorsShared = "sectors_shared",
+        /// The most that the pool may take now.
+        PoolBytesMax = "pool_bytes_max",
     }
 }
 
@@ -215,6 +217,14 @@ impl Histogram {
     pub fn count(&self) -> u64 {
         // Relaxed: a statistic.
         self.buckets.iter().map(|bucket| u64::from(bucket.load(Relaxed))).sum()
+    }
+
+    /// The sum of all, as if each was in the middle of its bucket.
+    pub fn sum_ns(&self) -> u64 {
+        let middle = |bucket: usize| bucket.checked_sub(1).map_or(0, Self::upper_ns).midpoint(Self::upper_ns(bucket));
+        // Relaxed: a statistic.
+        let counts = self.buckets.iter().map(|count| u64::from(count.load(Relaxed)));
+        counts.enumerate().map(|(bucket, count)| count * middle(bucket)).sum()
     }
 
     /// Counts one.

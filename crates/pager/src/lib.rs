@@ -13,6 +13,7 @@ extern crate alloc;
 mod account;
 mod announce;
 mod area;
+mod division;
 mod eviction;
 mod exhaustion;
 mod fork;

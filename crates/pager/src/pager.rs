@@ -4,12 +4,14 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use cache::ring::Ring;
 use cache::{AreaKeeper, Cache};
 use codec::Codec;
 use page::{ByteCount, PageCount};
+use policy::area::divider::Divider;
 use store::Store;
 use sys::kernel::{Kernel, Message};
 use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
@@ -28,6 +30,8 @@ pub struct Config {
     pub codec: &'static dyn Codec,
     /// Keeps the cache's store, if that is an area.
     pub area: Option<AreaKeeper>,
+    /// Says how large the pool may become. Without one it may take the most.
+    pub divider: Option<Box<Divider>>,
     /// Where its numbers go.
     pub entry: &'static Process,
     /// What the process may hold at first.
@@ -74,7 +78,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             untouchable: config.untouchable,
             has_area: config.area.is_some(),
             desk: Desk::new(),
-            state: Lock::new(State::new(cache, config.area, Ring::new(config.frames), accounts)),
+            state: Lock::new(State::new(cache, config.area, config.divider, Ring::new(config.frames), accounts)),
             hurry: AtomicU32::new(0),
             resting: AtomicU32::new(0),
             has_forked: AtomicBool::new(false),

@@ -8,11 +8,11 @@ use core::time::Duration;
 
 use backing::LogFull;
 use page::{ByteCount, PageCount};
-use policy::sizing;
 use store::Store;
 use sys::kernel::Kernel;
 
 use crate::Pager;
+use crate::division::Looks;
 use crate::eviction::{ENCODE_BATCH, Evicted, Worker, evict_shared};
 use crate::exhaustion::{Effort, Exhaustion};
 use crate::ledger::{Counter, Gauge};
@@ -76,6 +76,7 @@ pub struct Reclaimer {
     calm_rounds: u32,
     last_resident: ByteCount,
     sharing: Sharing,
+    division: Looks,
     figures_at_ns: u64,
 }
 
@@ -98,6 +99,7 @@ impl Reclaimer {
             calm_rounds: 0,
             last_resident: ByteCount::ZERO,
             sharing: Sharing::default(),
+            division: Looks::default(),
             figures_at_ns: 0,
         }
     }
@@ -118,6 +120,7 @@ impl Reclaimer {
             self.unmanageable = self.reconcile(pager, resident, share);
         }
         let until_ns = begun + ROUND_NS_MAX;
+        self.division.look(pager, begun);
         pager.look_at_area();
         let mut effort = self.reclaim(pager, until_ns);
         let written = self.write_back(pager, until_ns);
@@ -340,7 +343,10 @@ fn is_encoding_due<S: Store>(state: &State<S>, evicted: Evicted) -> bool {
 /// Bytes of encodings that should go below now.
 fn write_back_goal<S: Store>(state: &State<S>) -> ByteCount {
     let (share, holdings) = (state.accounts.share, state.holdings());
-    let over_pool = holdings.pool.saturating_sub(sizing::pool_bytes_max(share));
+    let census = state.cache.census();
+    // An empty store may keep a few frames.
+    let is_empty = census.compressed + census.incompressible == PageCount::ZERO;
+    let over_pool = if is_empty { ByteCount::ZERO } else { holdings.pool.saturating_sub(state.pool_bytes_max()) };
     let is_bare = holdings.pages.bytes() <= ByteCount(share.0 / 64);
     let short = if is_bare { state.goal() } else { ByteCount::ZERO };
     over_pool.max(short)
@@ -354,12 +360,14 @@ fn publish_figures<K: Kernel, S: Store>(pager: &Pager<K, S>, resident: ByteCount
     let metadata = state.cache.metadata_bytes();
     let agent = state.accounts.agent.0 + log.buffer_bytes;
     let layout_events = state.layout_events;
+    let pool_bytes_max = state.pool_bytes_max();
     drop(state);
     let entry = pager.entry;
     // Behind a fork the pool is shared, too, and counts in proportion: no more of it than there is room for.
     let pool = store.pool.0.min(resident.0.saturating_sub(metadata.0 + agent));
     entry.set(Gauge::ResidentBytes, resident.0.saturating_sub(pool + metadata.0 + agent));
     entry.set(Gauge::PoolBytes, pool);
+    entry.set(Gauge::PoolBytesMax, pool_bytes_max.0);
     entry.set(Gauge::MetadataBytes, metadata.0);
     entry.set(Gauge::AgentBytes, agent.min(resident.0));
     entry.set(Gauge::StoredBytes, store.stored.0);

@@ -1,5 +1,5 @@
 //! The server: brings missing pages, and follows the kernel's layout messages. It also moves pages out: for a fault
-//! that finds no room, and to stock the ring (`stock.rs`).
+//! that finds no room, and to stock the ring (`stock.rs`). What it serves a fault with is found in `server/pieces.rs`.
 //!
 //! One thread, so that messages and the pages they concern are handled in one order. A fault costs one hold of the
 //! lock to read the message, find the page and copy its encoding, the decoding without the lock, one call to the kernel
@@ -9,8 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::time::Duration;
 
-use backing::{ReadBuffer, ReadError, ReadJob};
-use cache::{Lookup, Place};
+use backing::{ReadBuffer, ReadError};
 use page::{PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::drop_behind::Run;
 use policy::prefetch::{Streams, WINDOW_MAX};
@@ -25,6 +24,10 @@ use crate::eviction::{Batch, Evicted, Worker};
 use crate::ledger::{Counter, FaultKind};
 use crate::state::State;
 use crate::stock::Stocker;
+
+mod pieces;
+
+use pieces::{Gathered, Piece};
 
 /// Faults that wait here: what one reading brings, and what is read while a fault waits for a layout message.
 const QUEUE: usize = 4 * MESSAGES_MAX;
@@ -47,31 +50,6 @@ pub enum Stuck {
     Corrupt(PageIndex),
     /// The kernel does not take the page.
     Unfillable(PageIndex, Errno),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Piece {
-    Zeros,
-    Word(u64),
-    /// So many bytes of the copy buffer.
-    Encoding(usize),
-    /// In the page buffer already.
-    Ready,
-}
-
-enum Gathered {
-    /// So many pieces are at hand.
-    Pieces(usize, FaultKind),
-    /// The page is on the medium.
-    Backed(ReadJob),
-    /// The page is in place.
-    Served(FaultKind),
-    /// The page was here when it was last seen, and the kernel would not say whether it still is.
-    Unknown(Option<Errno>),
-    /// There is no room for a page.
-    NoRoom,
-    /// Not before the fork that is going on is done.
-    Deferred,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,10 +198,7 @@ impl Server {
                 }
                 Gathered::Pieces(count, kind) => (count, kind),
                 Gathered::Served(kind) => return Ok(record(pager, kind, begun)),
-                Gathered::Backed(job) => {
-                    self.fetch(pager, page, job)?;
-                    (1, FaultKind::Backed)
-                }
+                Gathered::Backed(job, count) => (self.fetch(pager, job, count)?, FaultKind::Backed),
                 Gathered::Unknown(errno) => {
                     if self.not_filled(pager, page, errno)?.is_some() {
                         return Ok(record(pager, FaultKind::Raced, begun));
@@ -256,172 +231,6 @@ impl Server {
         if tries >= TRIES_WITHOUT_PAUSE || is_holding {
             sys::thread::sleep(RETRY_PAUSE);
         }
-    }
-
-    /// Finds the page, and those behind it that can come along.
-    fn gather<K: Kernel, S: Store>(
-        &mut self,
-        pager: &Pager<K, S>,
-        mut state: Held<'_, State<S>>,
-        page: PageIndex,
-        window: PageCount,
-        may_exceed: bool,
-    ) -> Gathered {
-        if state.is_holding() {
-            return if state.can_follow() { Gathered::Unknown(None) } else { Gathered::Deferred };
-        }
-        let free = state.free();
-        if free < state.accounts.marks.low.0 as i64 && !state.accounts.exhausted {
-            pager.hurry();
-        }
-        if !may_exceed && state.is_short_with(free) {
-            return Gathered::NoRoom;
-        }
-        self.stocker.stock(pager, &mut state, free);
-        if !state.can_fill() {
-            return Gathered::Deferred;
-        }
-        let (piece, kind) = match state.look_up(page, &mut self.copies[0]) {
-            Lookup::Resident => return self.fill_if_discarded(pager, &mut state, page),
-            Lookup::Zeros => (Piece::Zeros, FaultKind::ZeroFill),
-            Lookup::Filled(word) => (Piece::Word(word), FaultKind::SameFilled),
-            Lookup::Encoded(length) => (Piece::Encoding(length), FaultKind::Compressed),
-            Lookup::Backed(job) => return Gathered::Backed(job),
-            Lookup::Leaving(frame) => {
-                if !state.frozen && state.ring.is_waiting(frame) && pager.kernel.move_back(frame, page).is_ok() {
-                    state.ring.vacate(frame);
-                    state.settle(page, Age::HOT);
-                    state.behind.brought(Run { start: page, count: PageCount(1) }, PageCount(1));
-                    return Gathered::Served(FaultKind::Staged);
-                }
-                // SAFETY: the frame holds the page until its encoding is published, which needs the lock that we hold.
-                self.pages[0].clone_from(unsafe { &*pager.kernel.frame(frame) });
-                state.copied = Some(page);
-                (Piece::Ready, FaultKind::Staged)
-            }
-        };
-        self.pieces[0] = piece;
-        let count = self.gather_more(pager, &mut state, page, window, kind);
-        Gathered::Pieces(count, kind)
-    }
-
-    /// The page is here already, unless it was discarded after a fault had brought it once more: zeros, and the kernel
-    /// decides. With the lock held, or the page could leave before the zeros come, and they would stand for what is in it.
-    fn fill_if_discarded<K: Kernel, S: Store>(
-        &mut self,
-        pager: &Pager<K, S>,
-        state: &mut State<S>,
-        page: PageIndex,
-    ) -> Gathered {
-        self.pages[0].0.fill(0);
-        let filled = pager.kernel.fill(page, &self.pages[..1]);
-        if filled.done > PageCount::ZERO {
-            state.note_filled(page, FaultKind::Raced, Age::TOUCHED);
-        } else if filled.error == Some(Errno::EXIST) {
-            state.note_present(page, FaultKind::Raced);
-            pager.kernel.wake(PageRange::new(page, PageCount(1)));
-        } else {
-            return Gathered::Unknown(filled.error);
-        }
-        state.copied = None;
-        Gathered::Served(FaultKind::Raced)
-    }
-
-    fn gather_more<K: Kernel, S: Store>(
-        &mut self,
-        pager: &Pager<K, S>,
-        state: &mut State<S>,
-        page: PageIndex,
-        window: PageCount,
-        kind: FaultKind,
-    ) -> usize {
-        if state.frozen || window == PageCount(1) || kind == FaultKind::Staged {
-            return 1;
-        }
-        let window = pager.kernel.holes(page, state.regions.run(page, window)).0.max(1) as usize;
-        for step in 1..window {
-            let next = page + PageCount(step as u64);
-            let wanted = match state.cache.place(next) {
-                Place::Untouched => kind == FaultKind::ZeroFill,
-                Place::SameFilled(_) | Place::Compressed(_) | Place::Incompressible(_) => kind != FaultKind::ZeroFill,
-                Place::Resident | Place::Leaving(_) | Place::Below(_) => false,
-            };
-            if !wanted {
-                return step;
-            }
-            self.pieces[step] = match state.look_up(next, &mut self.copies[step]) {
-                Lookup::Filled(word) => Piece::Word(word),
-                Lookup::Encoded(length) => Piece::Encoding(length),
-                _ => Piece::Zeros,
-            };
-        }
-        window
-    }
-
-    /// The content of a page of a forked child.
-    pub(crate) fn child_page<K: Kernel, S: Store>(
-        &mut self,
-        pager: &Pager<K, S>,
-        page: PageIndex,
-    ) -> Result<&PageBytes, Stuck> {
-        let mut state = pager.lock();
-        self.pieces[0] = match state.look_up_for_child(page, &mut self.copies[0]) {
-            // Resident in the frozen state, but discarded before the fork: as for our own pages.
-            Lookup::Resident | Lookup::Zeros => Piece::Zeros,
-            Lookup::Filled(word) => Piece::Word(word),
-            Lookup::Encoded(length) => Piece::Encoding(length),
-            Lookup::Leaving(frame) => {
-                // SAFETY: in a frozen state no frame changes.
-                self.pages[0].clone_from(unsafe { &*pager.kernel.frame(frame) });
-                Piece::Ready
-            }
-            Lookup::Backed(job) => {
-                drop(state);
-                self.fetch(pager, page, job)?;
-                self.pieces[0]
-            }
-        };
-        self.decode(pager, page, 1)?;
-        Ok(&self.pages[0])
-    }
-
-    /// Reads one encoding back from the medium, without the lock.
-    fn fetch<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, _page: PageIndex, job: ReadJob) -> Result<(), Stuck> {
-        pager.entry.add(Counter::ReadBackBytes, job.bytes() as u64);
-        let result = job.run(&mut self.read).map(|encoding| {
-            self.copies[0][..encoding.len()].copy_from_slice(encoding);
-            self.pieces[0] = Piece::Encoding(encoding.len());
-        });
-        pager.lock().finish_read(job);
-        result.map_err(Stuck::Unreadable)
-    }
-
-    fn decode<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, page: PageIndex, count: usize) -> Result<(), Stuck> {
-        let mut decoded = 0;
-        let mut begun = 0;
-        for step in 0..count {
-            let out = &mut self.pages[step];
-            match self.pieces[step] {
-                Piece::Ready => {}
-                Piece::Zeros => out.0.fill(0),
-                Piece::Word(word) => codec::fill(out, word),
-                Piece::Encoding(PAGE_BYTES) => out.0 = self.copies[step],
-                Piece::Encoding(length) => {
-                    if decoded == 0 {
-                        begun = pager.kernel.now_ns();
-                    }
-                    decoded += 1;
-                    let encoding = &self.copies[step][..length];
-                    let page = page + PageCount(step as u64);
-                    pager.codec.decode(encoding, out).map_err(|_| Stuck::Corrupt(page))?;
-                }
-            }
-        }
-        if decoded > 0 {
-            pager.entry.add(Counter::Decoded, decoded);
-            pager.entry.add(Counter::DecodeNs, pager.kernel.now_ns() - begun);
-        }
-        Ok(())
     }
 
     /// Puts the pages in place. `None`: try again; no pages: it was there, or its mapping is gone.

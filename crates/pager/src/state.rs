@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use backing::{ChildPin, ReadJob};
 use cache::{AreaKeeper, Cache, Hand, Lookup, Place};
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
+use policy::area::divider::Divider;
 use policy::drop_behind::DropBehind;
 use policy::replacement::Age;
 use store::Store;
@@ -33,6 +34,8 @@ pub(crate) struct State<S> {
     pub(crate) cache: Cache<S>,
     /// Keeps the cache's store, if that is an area.
     pub(crate) area: Option<AreaKeeper>,
+    /// Says how large the pool may become.
+    pub(crate) divider: Option<Box<Divider>>,
     /// As of the last look at the numbers.
     pub(crate) area_counted: Counted,
     pub(crate) regions: Regions,
@@ -73,11 +76,18 @@ pub(crate) struct State<S> {
 }
 
 impl<S: Store> State<S> {
-    pub(crate) fn new(cache: Cache<S>, area: Option<AreaKeeper>, ring: Ring, accounts: Accounts) -> Self {
+    pub(crate) fn new(
+        cache: Cache<S>,
+        area: Option<AreaKeeper>,
+        divider: Option<Box<Divider>>,
+        ring: Ring,
+        accounts: Accounts,
+    ) -> Self {
         let lag = PageCount(ring.capacity() / LAG_DIVISOR);
         Self {
             cache,
             area,
+            divider,
             area_counted: Counted::default(),
             ring,
             accounts,
@@ -190,6 +200,9 @@ impl<S: Store> State<S> {
             FaultKind::ZeroFill | FaultKind::Raced => self.place(page) == Place::Untouched,
             FaultKind::Staged | FaultKind::SameFilled | FaultKind::Compressed | FaultKind::Backed => true,
         };
+        if matches!(kind, FaultKind::SameFilled | FaultKind::Compressed | FaultKind::Backed) {
+            self.note_return(page, age);
+        }
         self.note(page, age, is_to_be_settled);
     }
 
@@ -334,16 +347,20 @@ impl<S: Store> State<S> {
         match record {
             Record::Filled(page) => self.settle_now(page, Age::TOUCHED),
             Record::Removed(range) => {
-                self.cache.discard(range.start, range.end);
+                self.discard(range);
                 let Self { regions, discarded_early, .. } = self;
                 regions.gaps(range, |gap| discarded_early.insert(gap));
             }
             Record::Unmapped(range) => {
-                self.cache.discard(range.start, range.end);
+                self.discard(range);
                 self.regions.cut(range);
             }
             Record::Moved { from, to } => {
-                let Self { cache, ring, .. } = self;
+                let Self { cache, ring, divider, .. } = self;
+                if let Some(divider) = divider {
+                    divider.discarded(from.start..from.end);
+                    divider.discarded(to..to + from.count());
+                }
                 cache.remap(from.start, from.end, to, &mut |frame, page| ring.set_page(frame, page));
                 // What is registered stays so under its new address. Where the program keeps the old range mapped
                 // (MREMAP_DONTUNMAP) it stays registered too, and comes back with its next fault.
@@ -354,6 +371,13 @@ impl<S: Store> State<S> {
                     self.regions.insert(PageRange::new(start, part.count()));
                 }
             }
+        }
+    }
+
+    fn discard(&mut self, range: PageRange) {
+        self.cache.discard(range.start, range.end);
+        if let Some(divider) = &mut self.divider {
+            divider.discarded(range.start..range.end);
         }
     }
 

@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use page::ByteCount;
 
 pub mod demand;
+pub mod divider;
 pub mod exhaustion;
 pub mod expense_profit;
 pub mod fill_rate;

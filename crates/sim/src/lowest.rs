@@ -35,7 +35,8 @@ impl Lowest {
     /// Without any number, but with `end` places.
     pub(crate) fn new(end: u32) -> Self {
         let mut levels = Vec::new();
-        let mut nodes = end as usize;
+        // One place more, behind the last: from there, too, a number is carried.
+        let mut nodes = end as usize + 1;
         while nodes > 1 || levels.is_empty() {
             nodes = nodes.div_ceil(FAN).max(1);
             levels.push(vec![Node([ABSENT; FAN]); nodes]);
@@ -65,13 +66,10 @@ impl Lowest {
         let mut carried = ABSENT;
         let mut place = end as usize;
         for height in 0..self.levels.len() {
-            // Where the row ends with a full node, there is none at its end.
-            if place / FAN < self.levels[height].len() {
-                if let Some(child) = height.checked_sub(1).and_then(|below| self.levels[below].get(place)) {
-                    self.levels[height][place / FAN].0[place % FAN] = child.min();
-                }
-                self.carry_within(height, place / FAN, place % FAN, &mut carried);
+            if let Some(below) = height.checked_sub(1) {
+                self.levels[height][place / FAN].0[place % FAN] = self.levels[below][place].min();
             }
+            self.carry_within(height, place / FAN, place % FAN, &mut carried);
             place /= FAN;
         }
         carried
@@ -104,6 +102,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn carries_from_the_end_of_a_full_row() {
+        let mut row = Lowest::new(FAN as u32);
+        row.set(3, 7);
+        assert_eq!(row.carry(FAN as u32), 7);
+    }
 
     proptest! {
         #[test]

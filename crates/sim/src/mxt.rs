@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use page::{ByteCount, PAGE_BYTES};
 use serde::Serialize;
 use store::LINES;
-use trace::{Access, Grain, Reference, Sample, TimeUnit, Trace};
+use trace::{Access, Grain, Reference, Sample, Trace};
 
 use crate::PlayError;
 use crate::timed::{Device, Machine, Moments, Queue};
@@ -124,11 +124,7 @@ struct Run<'a> {
 /// Plays a trace of lines to its end, or to where it is damaged.
 pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayError> {
     assert!(trace.header().grain == Grain::Line && setup.physical.0 >= PHYSICAL_BYTES_MIN);
-    let unit_ns = match trace.header().unit {
-        TimeUnit::References => setup.machine.reference.ns,
-        TimeUnit::Nanoseconds => 1.0,
-        TimeUnit::Instructions => setup.machine.instruction.ns,
-    };
+    let unit_ns = setup.machine.unit_ns(trace.header().unit);
     let mut run = Run::new(setup, Contents::new(setup.contents, setup.references, trace.header()));
     let (mut batch, mut samples) = (Vec::new(), Vec::<Sample>::new());
     let mut last = None;

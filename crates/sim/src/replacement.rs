@@ -124,14 +124,12 @@ impl Contest {
     /// Plays a trace to its end, or to where it is damaged. `progress` hears now and then how many references were played.
     pub fn play(&mut self, trace: &mut dyn Trace, progress: &mut dyn FnMut(u64)) -> Result<(), PlayError> {
         let Self { numbering, policies, contenders, .. } = self;
-        let mut done = numbering.references;
         numbering.play(trace, &mut |batch| {
             if policies.contains(&Policy::Pleat) {
                 crate::live::check_addresses(batch.references)?;
             }
             contenders.par_iter_mut().for_each(|entrant| entrant.contender.play(batch.touches));
-            done += batch.references.len() as u64;
-            progress(done);
+            progress(batch.played);
             Ok(())
         })
     }

@@ -9,7 +9,7 @@ use cache::system::{PRESETS, System as Parts};
 use codec::Codec;
 use page::{ByteCount, PageIndex};
 use serde::Serialize;
-use trace::{Sample, TimeUnit, Trace};
+use trace::{Sample, Trace};
 
 use crate::PlayError;
 
@@ -66,7 +66,7 @@ impl System {
 }
 
 fn codec_of(parts: &Parts) -> &'static dyn Codec {
-    codec::ALL.into_iter().find(|codec| codec.name() == parts.codec).expect("a system's codec is one of all")
+    codec::named(parts.codec).expect("a system's codec is one of all")
 }
 
 /// What is simulated.
@@ -189,11 +189,7 @@ fn moment(run: &Run<'_>, keeper: &dyn Keeper) -> Moment {
 /// Plays a trace to its end, or to where it is damaged.
 pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayError> {
     let machine = setup.machine;
-    let unit_ns = match trace.header().unit {
-        TimeUnit::References => machine.reference.ns,
-        TimeUnit::Nanoseconds => 1.0,
-        TimeUnit::Instructions => machine.instruction.ns,
-    };
+    let unit_ns = machine.unit_ns(trace.header().unit);
     let mut keeper: Box<dyn Keeper> = match setup.system {
         System::Cached(_, parts) => Box::new(cached::Cached::new(&parts, setup.ram, machine.seat)),
         System::Off => Box::new(off::Off::new(setup.ram)),

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 
 use crate::random::Random;
-use crate::report::Report;
+use crate::report::{Report, Slot};
 use crate::worker::{Process, Surroundings, THREADS};
 
 /// A step that takes longer hangs.
@@ -122,18 +122,21 @@ fn stuck(report: &Report) -> Option<String> {
         let since = slot.since_ns.load(Relaxed);
         slot.pid.load(Relaxed) != 0 && since > 0 && now.saturating_sub(since) > STUCK.as_nanos() as u64
     })?;
-    let kind = worker::kinds().nth(slot.kind.load(Relaxed) as usize).map_or("?", |kind| kind.0);
-    Some(format!("process {} hangs in step {} ({kind})", slot.pid.load(Relaxed), slot.step.load(Relaxed)))
+    Some(format!("process {} hangs in step {} ({})", slot.pid.load(Relaxed), slot.step.load(Relaxed), kind_of(slot)))
 }
 
 /// Prints what each thread is at.
 fn doings(report: &Report) {
     let now = calls::now_ns();
     for slot in report.slots.iter().filter(|slot| slot.pid.load(Relaxed) != 0) {
-        let kind = worker::kinds().nth(slot.kind.load(Relaxed) as usize).map_or("?", |kind| kind.0);
         let ms = now.saturating_sub(slot.since_ns.load(Relaxed)) / 1_000_000;
-        eprintln!("process {} is at {kind} since {ms} ms", slot.pid.load(Relaxed));
+        eprintln!("process {} is at {} since {ms} ms", slot.pid.load(Relaxed), kind_of(slot));
     }
+}
+
+/// The name of the step that a thread is at.
+fn kind_of(slot: &Slot) -> &'static str {
+    worker::kinds().nth(slot.kind.load(Relaxed) as usize).map_or("?", |kind| kind.0)
 }
 
 /// Takes note of processes that have ended; says so if one of the first has.

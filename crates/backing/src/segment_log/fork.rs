@@ -16,6 +16,12 @@ use crate::places::{ChildPin, Places};
 use crate::segment::State;
 
 impl SegmentLog {
+    /// Whether the end of a read would free a segment, and so change the log while it is copied. Nothing of such a segment is
+    /// wanted any more, so that it is soon over; with no cleaning and no discarding meanwhile no other becomes one.
+    pub fn waits_for_readers(&self) -> bool {
+        self.segments.iter().flatten().any(|segment| segment.live_entries == 0 && segment.readers > 0)
+    }
+
     /// In the parent, before the fork: keeps the segments that are on disk now until [`Self::unpin_child`], even if
     /// they become free. The child's own children read them too, so the pin outlives all of them that do.
     #[must_use = "without `unpin_child` the file never shrinks"]

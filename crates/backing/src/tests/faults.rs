@@ -10,7 +10,8 @@ use sys::Errno;
 use super::{Random, Twins, memory};
 use crate::failing::{FailingBacking, Fault, Operation};
 use crate::{
-    BackingError, BackingKey, BackingStore, Located, LogFull, MemoryBacking, ReadBuffer, ReadError, SegmentLog,
+    BackingError, BackingKey, BackingStore, Beside, Located, LogFull, MemoryBacking, ReadBuffer, ReadError, ReadJob,
+    SegmentLog,
 };
 
 const SEGMENT_BYTES: usize = 1 << 14;
@@ -175,6 +176,106 @@ fn what_failed_and_then_died_is_no_trouble() {
     twins.append(1, &[2; 100]).unwrap();
     twins.write_all();
     twins.read_all();
+}
+
+/// A job for one of the keys, which those behind it have joined.
+fn joined(twins: &mut Twins, keys: &[BackingKey]) -> ReadJob {
+    let Located::Disk(mut job) = twins.log.locate(keys[0]) else { panic!("it has been written") };
+    for &key in &keys[1..] {
+        assert!(matches!(twins.log.locate_beside(key, Some(&mut job)), Beside::Joined), "{key:?}");
+    }
+    job
+}
+
+/// What each of the others is: right, or not there.
+fn others(twins: &Twins, job: &ReadJob, keys: &[BackingKey], buffer: &mut ReadBuffer) -> Vec<bool> {
+    let mut is_right = |(number, key)| {
+        let encoding = job.other(number, buffer);
+        encoding.inspect(|encoding| assert!(*encoding == twins.map[key].1, "wrong bytes")).is_some()
+    };
+    (1..).zip(&keys[1..]).map(&mut is_right).collect()
+}
+
+#[test]
+fn others_come_with_the_same_request() {
+    let (store, mut twins) = twins(8);
+    let keys = twins.fill(&mut Random::new(21), 20, 1500);
+    let elsewhere = twins.fill(&mut Random::new(22), 1, 100)[0];
+    let in_memory = twins.append(7, &[7; 70]).unwrap();
+    assert_ne!(keys[0].number(), keys[19].number(), "the last are in a segment of their own");
+    let mut job = joined(&mut twins, &[keys[2], keys[3], keys[6]]);
+    for key in [keys[1], keys[5], keys[19], elsewhere] {
+        assert!(matches!(twins.log.locate_beside(key, Some(&mut job)), Beside::Apart), "{key:?}");
+    }
+    assert!(matches!(twins.log.locate_beside(in_memory, Some(&mut job)), Beside::Memory(bytes) if bytes == [7; 70]));
+    assert!(matches!(twins.log.locate_beside(keys[7], None), Beside::Apart));
+    let (reads, mut buffer) = (store.operations().0, ReadBuffer::new());
+    assert!(job.run(&mut buffer).unwrap() == twins.map[&keys[2]].1);
+    assert_eq!(others(&twins, &job, &[keys[2], keys[3], keys[6]], &mut buffer), [true, true]);
+    assert_eq!(store.operations().0, reads + 1);
+    twins.log.finish_read(job);
+    twins.read_all();
+}
+
+#[test]
+fn one_request_takes_sixteen_whole_pages_and_no_more() {
+    const SEGMENT_BYTES: usize = 1 << 17;
+    let mut twins = Twins::new(memory(4, SEGMENT_BYTES), SEGMENT_BYTES);
+    let first = twins.append(0, &[1; 300]).unwrap();
+    let keys: Vec<_> = (1..20).map(|owner| twins.append(owner, &[owner as u8; 4096]).unwrap()).collect();
+    twins.write_all();
+    let mut job = joined(&mut twins, &keys[..16]);
+    assert!(matches!(twins.log.locate_beside(keys[16], Some(&mut job)), Beside::Apart));
+    let mut buffer = ReadBuffer::new();
+    job.run(&mut buffer).unwrap();
+    assert_eq!(others(&twins, &job, &keys[..16], &mut buffer), [true; 15]);
+    twins.log.finish_read(job);
+    // However few they are, they must lie within what the buffer holds.
+    let Located::Disk(mut job) = twins.log.locate(first) else { panic!() };
+    assert!(matches!(twins.log.locate_beside(keys[18], Some(&mut job)), Beside::Apart));
+    assert!(matches!(twins.log.locate_beside(keys[15], Some(&mut job)), Beside::Joined));
+    twins.log.finish_read(job);
+}
+
+#[test]
+fn a_damaged_neighbour_stays_away() {
+    let (store, mut twins) = twins(8);
+    // Extents of 1520 bytes: in the sixth.
+    store.fail(Operation::Write(0), Fault::Flip(5 * 1520 + 100, 4));
+    let keys = twins.fill(&mut Random::new(23), 8, 1500);
+    let job = joined(&mut twins, &keys[4..8]);
+    let mut buffer = ReadBuffer::new();
+    assert!(job.run(&mut buffer).unwrap() == twins.map[&keys[4]].1);
+    assert_eq!(others(&twins, &job, &keys[4..8], &mut buffer), [false, true, true]);
+    twins.log.finish_read(job);
+    assert_eq!(tally(&mut twins, &keys), (7, 1));
+}
+
+#[test]
+fn what_is_asked_for_comes_although_its_neighbours_cannot_be_read() {
+    let (store, mut twins) = twins(8);
+    let keys = twins.fill(&mut Random::new(24), 8, 1500);
+    for fault in [Fault::Io(Errno::IO), Fault::Short] {
+        store.fail(Operation::Read(store.operations().0), fault);
+        let job = joined(&mut twins, &keys[1..6]);
+        let mut buffer = ReadBuffer::new();
+        assert!(job.run(&mut buffer).unwrap() == twins.map[&keys[1]].1);
+        // Only its own block is read again.
+        assert_eq!(others(&twins, &job, &keys[1..6], &mut buffer), [false; 4]);
+        twins.log.finish_read(job);
+    }
+    // Nor does a job give out what another has left in the buffer.
+    let job = joined(&mut twins, &keys[1..6]);
+    let mut buffer = ReadBuffer::new();
+    job.run(&mut buffer).unwrap();
+    let reads = store.operations().0;
+    store.fail(Operation::Read(reads), Fault::Short);
+    store.fail(Operation::Read(reads + 1), Fault::Short);
+    let again = joined(&mut twins, &keys[1..6]);
+    assert!(again.run(&mut buffer).is_err());
+    assert_eq!(others(&twins, &again, &keys[1..6], &mut buffer), [false; 4]);
+    twins.log.finish_read(job);
+    twins.log.finish_read(again);
 }
 
 #[test]

@@ -173,13 +173,16 @@ fn readers_and_cleaners_of_the_parent_do_not_bind_the_child() {
     for &key in &keys[..10] {
         parent.discard(key);
     }
+    assert!(parent.log.waits_for_readers());
     let _pin = parent.log.pin_for_child();
     let mut child = copy(&parent);
     child.log.fork_child(Box::new(store(8)), [2; 32]);
     child.log.check();
+    assert!(!child.log.waits_for_readers());
     assert_eq!(child.log.figures().foreign_segments, 5, "a segment that only the parent's reader held is free");
     child.read_all();
     parent.log.finish_read(read);
+    assert!(!parent.log.waits_for_readers(), "what is being cleaned is alive");
     let Twins { log, map, .. } = &mut parent;
     log.finish_clean(clean, &mut |_, _, _| panic!("it has not run"));
     assert_eq!(log.figures().entries, map.len() as u64);

@@ -5,7 +5,9 @@ use alloc::sync::Arc;
 use core::cell::Cell;
 
 use super::{Directory, Random, Twins, memory};
-use crate::{BackingKey, BackingStore, ChildPin, CleanJob, Located, PunchJob, ReadBuffer, ReadJob, SwapFile, WriteJob};
+use crate::{
+    BackingKey, BackingStore, Beside, ChildPin, CleanJob, Located, PunchJob, ReadBuffer, ReadJob, SwapFile, WriteJob,
+};
 
 const SEGMENT_BYTES: usize = 1 << 15;
 const SEGMENTS: u64 = 24;
@@ -21,7 +23,10 @@ struct Hold {
 struct World {
     twins: Twins,
     writes: Vec<WriteJob>,
-    reads: Vec<(ReadJob, Vec<u8>)>,
+    /// Jobs, with what each should find.
+    reads: Vec<(ReadJob, Vec<Vec<u8>>)>,
+    /// Encodings that came along with another.
+    joined: usize,
     cleans: Option<CleanJob>,
     punches: Vec<PunchJob>,
     holds: Vec<Rc<Hold>>,
@@ -29,7 +34,7 @@ struct World {
 
 impl World {
     fn new(twins: Twins, holds: Vec<Rc<Hold>>) -> Self {
-        Self { twins, writes: Vec::new(), reads: Vec::new(), cleans: None, punches: Vec::new(), holds }
+        Self { twins, writes: Vec::new(), reads: Vec::new(), joined: 0, cleans: None, punches: Vec::new(), holds }
     }
 
     fn any_key(&self, random: &mut Random) -> Option<BackingKey> {
@@ -81,7 +86,19 @@ impl World {
         assert_eq!(self.twins.log.owner(key), *owner);
         match self.twins.log.locate(key) {
             Located::Memory(bytes) => assert!(bytes == encoding),
-            Located::Disk(job) => self.reads.push((job, encoding.clone())),
+            Located::Disk(mut job) => {
+                let mut encodings = vec![encoding.clone()];
+                // Some of those behind it, and of other segments.
+                for (&key, (_, encoding)) in self.twins.map.range(key..).skip(1).step_by(1 + random.below(3) as usize) {
+                    match self.twins.log.locate_beside(key, Some(&mut job)) {
+                        Beside::Memory(bytes) => assert!(bytes == encoding),
+                        Beside::Joined => encodings.push(encoding.clone()),
+                        Beside::Apart => break,
+                    }
+                }
+                self.joined += encodings.len() - 1;
+                self.reads.push((job, encodings));
+            }
         }
     }
 
@@ -90,8 +107,12 @@ impl World {
         if self.reads.is_empty() {
             return;
         }
-        let (job, encoding) = self.reads.swap_remove(random.below(self.reads.len() as u64) as usize);
-        assert!(job.run(&mut ReadBuffer::new()).unwrap() == encoding);
+        let (job, encodings) = self.reads.swap_remove(random.below(self.reads.len() as u64) as usize);
+        let mut buffer = ReadBuffer::new();
+        assert!(job.run(&mut buffer).unwrap() == encodings[0]);
+        for (number, encoding) in encodings.iter().enumerate().skip(1) {
+            assert!(job.other(number, &mut buffer).unwrap() == encoding);
+        }
         self.twins.log.finish_read(job);
     }
 
@@ -149,7 +170,8 @@ impl World {
     }
 }
 
-fn run(seed: u64, steps: u64, mut new_store: impl FnMut() -> Box<dyn BackingStore>) {
+/// Returns how many encodings came along with another, in the processes that are left at the end.
+fn run(seed: u64, steps: u64, mut new_store: impl FnMut() -> Box<dyn BackingStore>) -> usize {
     let mut random = Random::new(seed);
     let mut worlds =
         vec![Some(World::new(Twins::new(Arc::<dyn BackingStore>::from(new_store()), SEGMENT_BYTES), Vec::new()))];
@@ -184,13 +206,13 @@ fn run(seed: u64, steps: u64, mut new_store: impl FnMut() -> Box<dyn BackingStor
         assert_eq!((figures.entries, figures.live_bytes, figures.dead_bytes), (0, 0, 0));
         assert_eq!((figures.segments, figures.foreign_segments), (0, 0));
     }
+    worlds.iter().flatten().map(|world| world.joined).sum()
 }
 
 #[test]
 fn the_log_equals_a_map() {
-    for seed in 0..40 {
-        run(seed, 8_000, || Box::new(memory(SEGMENTS, SEGMENT_BYTES)));
-    }
+    let joined: usize = (0..40).map(|seed| run(seed, 8_000, || Box::new(memory(SEGMENTS, SEGMENT_BYTES)))).sum();
+    assert!(joined > 1000, "only {joined} encodings came along with another");
 }
 
 #[test]

@@ -58,11 +58,7 @@ pub(super) fn target(text: &str) -> Result<f64, String> {
 /// `--codec`.
 pub(super) fn codec(name: &str) -> Result<&'static str, String> {
     let names = || codec::ALL.map(Codec::name).join(", ");
-    named(name).map(Codec::name).ok_or_else(|| format!("there is no such codec; there are {}", names()))
-}
-
-fn named(name: &str) -> Option<&'static dyn Codec> {
-    codec::ALL.into_iter().find(|codec| codec.name() == name)
+    codec::named(name).map(Codec::name).ok_or_else(|| format!("there is no such codec; there are {}", names()))
 }
 
 /// Estimates from all traces and files.
@@ -145,7 +141,7 @@ fn of_pages(path: &Path, codecs: &[&'static str]) -> Result<Vec<Sampled>> {
     let source = sources.first().context("no file")?;
     let codecs = if codecs.is_empty() { &[CODEC] } else { codecs };
     let of = |name: &&'static str| {
-        let codec = named(name).expect("a name that was read is one of them");
+        let codec = codec::named(name).expect("a name that was read is one of them");
         let mut sizes = Sizes::default();
         let encoded = source.pages.par_iter().map_init(Scratch::new, |scratch, page| length(codec, page, scratch));
         let zeros = (0..source.zero_pages).map(|_| 0);
@@ -207,7 +203,6 @@ pub(super) fn plot(rows: &[Row], plots: &mut Folder) -> Result<()> {
         let pages = vec![Line { name: "pages", points: points.collect() }];
         let mut names: Vec<(u64, String)> =
             of_one.iter().map(|row| (row.estimate.pages, format!("{} pages", row.estimate.pages))).collect();
-        names.dedup();
         names.sort();
         names.dedup();
         let densities = names.iter().map(|(pages, name)| {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use backing::failing::{FailingBacking, Fault, Operation};
 use backing::{MemoryBacking, ReadError};
-use page::{ByteCount, PageCount, PageIndex};
+use cache::system::{PRESETS, SizingName, System};
+use cache::{Lookup, Place};
+use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use sys::Errno;
 
 use super::content::{Content, Random};
@@ -12,6 +14,7 @@ use super::program::Mix;
 use super::schedules::begin;
 use super::world::{Setup, World, between};
 use crate::Stuck;
+use crate::ledger::FaultKind;
 
 const BYTES: u64 = 8 << 20;
 /// The pager tries a failed device again after a second.
@@ -98,6 +101,106 @@ fn a_device_that_cannot_be_read_is_told() {
     world.be_quiet();
     let result = (0..3000).try_for_each(|_| world.step()).and_then(|()| world.finish());
     assert!(matches!(result, Err(Stuck::Unreadable(ReadError::Device(_)))), "{result:?}");
+}
+
+/// A program that uses a third of its memory again and again, none of which shrinks: in a pool each use would be a fault. Where
+/// the pool is divided off by costs, it shrinks until most of that third stays resident.
+#[test]
+fn a_pool_of_noise_shrinks_where_part_of_it_is_hot() {
+    let faults = [SizingName::Demand, SizingName::Marginal].map(|sizing| {
+        let (mut world, pages) = noise_below_in(&medium(), System { sizing, ..PRESETS[0].1 });
+        let (mut random, hot) = (Random::new(3), pages.len() as u64 / 3);
+        let mut count = |steps| {
+            let faults = |world: &World| world.pager.entry.faults[FaultKind::Compressed as usize].count();
+            let before = faults(&world);
+            for _ in 0..steps {
+                let page = if random.one_in(10) { random.below(pages.len() as u64) } else { random.below(hot) };
+                world.touch(pages[page as usize], None).unwrap();
+                world.round();
+                world.pager.kernel.sleep_ns(1_000_000);
+            }
+            faults(&world) - before
+        };
+        count(6000);
+        let faults = count(3000);
+        world.finish().unwrap();
+        faults
+    });
+    let [demand, marginal] = faults;
+    assert!(demand > 300 && marginal * 2 < demand, "{marginal} faults on the pool against {demand}");
+}
+
+/// Memory of noise that does not fit into the share, written once from its start to its end; some of it is below.
+fn noise_below(medium: &Medium) -> (World, Vec<PageIndex>) {
+    noise_below_in(medium, PRESETS[0].1)
+}
+
+fn noise_below_in(medium: &Medium, system: System) -> (World, Vec<PageIndex>) {
+    let mix = Mix { layout: 0, flags: 0, late: 0, noise: 1, text: 0, words: 0, pages_max: 600 };
+    let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(medium.clone()), BYTES));
+    let mut world =
+        World::new(Setup { mix, share: ByteCount(3 << 19), swap, interleave: 0, system, ..Setup::plain(9) });
+    begin(&mut world);
+    let pages: Vec<PageIndex> = world.program.borrow().shadow.keys().copied().collect();
+    for (number, page) in pages.iter().enumerate() {
+        world.touch(*page, Some(Content::Noise(number as u64))).unwrap();
+        world.round();
+    }
+    (world, pages)
+}
+
+#[test]
+fn a_walk_reads_many_pages_with_one_request() {
+    let medium = medium();
+    let (mut world, pages) = noise_below(&medium);
+    let below = world.pager.lock().cache.census().below;
+    let reads = medium.operations().0;
+    for page in &pages {
+        world.touch(*page, None).unwrap();
+        world.round();
+    }
+    let reads = medium.operations().0 - reads;
+    assert!(below.0 > 100 && reads > 0 && reads < below.0 / 3, "{reads} reads for {below:?}");
+    world.finish().unwrap();
+}
+
+#[test]
+fn a_damaged_page_harms_only_who_asks_for_it() {
+    let medium = medium();
+    // In the sixth of the pages of the first segment.
+    medium.fail(Operation::Write(0), Fault::Flip(5 * 4112 + 100, 1));
+    let (mut world, pages) = noise_below(&medium);
+    let failed = pages.iter().position(|page| world.touch(*page, None).is_err()).expect("one is damaged");
+    let place = |page| world.pager.lock().cache.place(page);
+    let (damaged, before) = (pages[failed], pages[failed - 1]);
+    assert!(matches!(place(damaged), Place::Below(_)), "{:?}", place(damaged));
+    assert!(matches!(place(before), Place::Resident | Place::Leaving(_)), "{:?}", place(before));
+}
+
+/// While the program forks the kernel copies the log page by page. A read that ends then must not free its segment: the child
+/// could find the segment's number both used and free, and use it twice.
+#[test]
+fn no_fork_begins_while_a_read_holds_a_segment_that_is_dead() {
+    let (world, pages) = noise_below(&medium());
+    let job = {
+        let mut state = world.pager.lock();
+        let mut copy = [0; PAGE_BYTES];
+        let mut found = pages.iter().map(|page| state.cache.look_up(*page, &mut copy));
+        let job = found.find_map(|found| if let Lookup::Backed(job) = found { Some(job) } else { None }).unwrap();
+        // Its segment is emptied, as the cleaner does it.
+        state.cache.discard(PageIndex(0), PageIndex::END);
+        job
+    };
+    let freezes = || {
+        let has_frozen = world.pager.try_freeze(false);
+        if has_frozen {
+            world.pager.unpin(world.pager.thaw().unwrap());
+        }
+        has_frozen
+    };
+    assert!(!freezes());
+    world.pager.lock().finish_read(job);
+    assert!(freezes());
 }
 
 /// No space: nothing is lost, the budget counts as out of reach when nothing else helps, and no longer once there is

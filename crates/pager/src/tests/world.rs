@@ -120,7 +120,16 @@ impl World {
         let (store, area) = system.open(codec.0, share, 64 << 20, ByteCount(1 << 19)).unwrap();
         let cache = Cache::new(store, log);
         let agent = ByteCount::ZERO;
-        let config = Config { codec, area, entry: entry(), share, agent, frames, untouchable: vec![] };
+        let config = Config {
+            codec,
+            area,
+            divider: system.divider(share),
+            entry: entry(),
+            share,
+            agent,
+            frames,
+            untouchable: vec![],
+        };
         let program = Program::new(seed, mix);
         let pager = Pager::new(FakeKernel::new(frames), cache, config);
         Self::with(pager, program, Random::new(seed ^ 0xabcd), share, interleave)

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use trace::synth::{Plan, synthesize};
-use trace::{Header, Reducer, Writer, open_lines};
+use trace::{Header, Reducer, TimeUnit, Writer, open_lines};
 
 use super::*;
 

@@ -12,8 +12,8 @@
 //! Seen by times instead of places, with the place that each has: those that change are met from *l* downwards, each the next
 //! one with a lower place than all before. The place of each goes to the next earlier one, the last, which is *i*, to the present.
 //!
-//! O(log pages) for each of those that change: one or two where a trace is regular, more where it is random. Mattson et al. (1970) have shown that such distances exist; Bilardi, Ekanadham and
-//! Pattnaik (2017) find them without looking ahead, too, in O(log pages) whatever the trace.
+//! O(log pages) for each of those that change: one or two where a trace is regular, more where it is random. Mattson et al.
+//! (1970) have shown that such distances exist; Bilardi, Ekanadham and Pattnaik (2017) find them without looking ahead, too, in O(log pages) whatever the trace.
 
 use super::Touch;
 use super::axis::{Staying, axis_end};

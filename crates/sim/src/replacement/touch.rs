@@ -24,6 +24,8 @@ pub(super) struct Touch {
 pub(super) struct Batch<'a> {
     pub(super) references: &'a [Reference],
     pub(super) touches: &'a [Touch],
+    /// References of the trace until here.
+    pub(super) played: u64,
 }
 
 /// Makes touches of references.
@@ -50,7 +52,7 @@ impl Numbering {
                 return Ok(());
             }
             self.touches(&references, &mut touches);
-            play(&Batch { references: &references, touches: &touches })?;
+            play(&Batch { references: &references, touches: &touches, played: self.references })?;
         }
     }
 

@@ -1,10 +1,14 @@
 //! `pleat run --system` on a clock of its own: the live cache, hand, ring, watermarks, prefetch and segment log, with the
 //! store, the sizing, the admission and the write-back of any system.
 
-use backing::{BackingError, BackingStore, SegmentLog};
+use std::iter;
+
+use backing::{BackingError, BackingStore, ReadJob, SegmentLog};
 use cache::system::{System, WriteBack};
-use cache::{AreaCounters, AreaKeeper, Cache, Lookup, Memory, Outcome, Place, Published};
+use cache::{AreaCounters, AreaKeeper, Beside, Cache, Lookup, Memory, Outcome, Place, Published};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
+use policy::area::divider::{self, Divider, Held, LOOK_NS};
+use policy::area::marginal::Costs;
 use policy::replacement::Age;
 use policy::sizing::{self, Watermarks};
 use store::AnyStore;
@@ -59,6 +63,9 @@ pub(super) struct Cached {
     agent: ByteCount,
     live: Live<AnyStore>,
     area: Option<Area>,
+    divider: Option<Box<Divider>>,
+    /// When the divider is looked at next.
+    divided_at_ns: f64,
     /// When the reclaimer has done what it was woken for.
     reclaimed_at_ns: f64,
     copy: Box<[u8; PAGE_BYTES]>,
@@ -95,6 +102,8 @@ impl Cached {
             agent,
             live: Live::new(Cache::new(store, Some(log)), PageCount(share.0 / PAGE_BYTES as u64)),
             area,
+            divider: parts.divider(share),
+            divided_at_ns: 0.0,
             reclaimed_at_ns: 0.0,
             copy: Box::new([0; PAGE_BYTES]),
         }
@@ -112,8 +121,13 @@ impl Cached {
     /// What the sizing policy must know, as in the pager.
     fn memory(&self) -> Memory {
         let available = ByteCount((self.free() + self.live.ring.held().bytes().0 as i64).max(0) as u64);
-        let others = self.agent + self.live.cache.metadata_bytes() + self.marks.high;
-        Memory { available, total: self.share, area_max: sizing::pool_bytes_max(self.share.saturating_sub(others)) }
+        let area_max = sizing::pool_bytes_max(self.share.saturating_sub(self.memory_of_others()));
+        Memory { available, total: self.share, area_max }
+    }
+
+    /// What neither pages nor pool may take.
+    fn memory_of_others(&self) -> ByteCount {
+        self.agent + self.live.cache.metadata_bytes() + self.marks.high
     }
 
     /// The page is with the program, wherever it was.
@@ -126,53 +140,84 @@ impl Cached {
         self.live.cache.settle_from_area(page, age, keeper, memory);
     }
 
-    /// Serves a fault on a page that is stored, and brings those behind it along.
-    fn bring_stored(&mut self, run: &mut Run<'_>, page: PageIndex) {
-        let machine = run.setup.machine;
+    /// Serves a fault on a page that is stored or below, and brings those behind it along.
+    fn bring(&mut self, run: &mut Run<'_>, page: PageIndex) {
+        run.pass(&run.setup.machine.fault);
         let window = self.live.streams.window(page);
-        let is_stored = |place| matches!(place, Place::SameFilled(_) | Place::Compressed(_) | Place::Incompressible(_));
-        let mut count = PageCount::ZERO;
-        while count < window && is_stored(self.live.cache.place(page + count)) {
-            let (next, is_asked_for) = (page + count, count == PageCount::ZERO);
-            if matches!(self.live.cache.place(next), Place::Compressed(_)) {
+        let mut job = None;
+        let found = match self.live.cache.look_up(page, &mut self.copy) {
+            Lookup::Filled(word) => Beside::Filled(word),
+            Lookup::Encoded(bytes) => Beside::Encoded(bytes),
+            Lookup::Backed(read) => {
+                job = Some(read);
+                Beside::Joined
+            }
+            found => unreachable!("a page that is stored or below is {found:?}"),
+        };
+        *match found {
+            Beside::Filled(_) => &mut run.faults.same_filled,
+            Beside::Joined => &mut run.faults.backed,
+            _ => &mut run.faults.compressed,
+        } += 1;
+        // In the papers' kernels plain swap reads neighbours together as well, which is not simulated: here neither does.
+        let reads_ahead = run.setup.machine.seat == Seat::Process;
+        let others = self.find_others(page, window, job.as_mut().filter(|_| reads_ahead));
+        if let Some(job) = job {
+            run.read(job.bytes() as u64);
+            self.live.cache.finish_read(job);
+        }
+        run.prefetched += others.len() as u64;
+        let count = PageCount(1 + others.len() as u64);
+        for (step, found) in (0..).zip(iter::once(found).chain(others)) {
+            if !matches!(found, Beside::Filled(_) | Beside::Encoded(PAGE_BYTES)) {
                 run.pass(run.decode);
             }
-            run.pass(&machine.fill);
-            run.prefetched += u64::from(!is_asked_for);
-            self.settle(next, if is_asked_for { Age::TOUCHED } else { Age::NONE });
-            count += PageCount(1);
+            run.pass(&run.setup.machine.fill);
+            let (page, is_asked_for) = (page + PageCount(step), step == 0);
+            self.note_return(page, is_asked_for);
+            self.settle(page, if is_asked_for { Age::TOUCHED } else { Age::NONE });
         }
         self.live.brought(page, count, window);
     }
 
-    fn bring_below(&mut self, run: &mut Run<'_>, page: PageIndex) {
-        let window = self.live.streams.window(page);
-        let bytes = match self.live.cache.look_up(page, &mut self.copy) {
-            Lookup::Backed(job) => {
-                let bytes = job.bytes();
-                run.faults.backed += 1;
-                run.read(bytes as u64);
-                self.live.cache.finish_read(job);
-                bytes
-            }
-            Lookup::Encoded(bytes) => {
-                run.faults.compressed += 1;
-                bytes
-            }
-            found => unreachable!("a page below is {found:?}"),
-        };
-        if bytes < PAGE_BYTES {
-            run.pass(run.decode);
+    /// As the pager tells the divider of a page that comes back.
+    fn note_return(&mut self, page: PageIndex, is_asked_for: bool) {
+        let Some(divider) = &mut self.divider else { return };
+        if is_asked_for {
+            divider.asked(page, self.live.held());
+        } else {
+            divider.returned(page);
         }
-        run.pass(&run.setup.machine.fill);
-        self.settle(page, Age::TOUCHED);
-        self.live.brought(page, PageCount(1), window);
+    }
+
+    /// A look at the division, if it is time, with the costs that faults have here.
+    fn divide(&mut self, run: &Run<'_>) {
+        let memory = self.share.saturating_sub(self.memory_of_others());
+        let Some(divider) = &mut self.divider else { return };
+        if run.now_ns < self.divided_at_ns {
+            return;
+        }
+        self.divided_at_ns = run.now_ns + LOOK_NS as f64;
+        let machine = run.setup.machine;
+        let compressed_ns = (machine.fault.ns + run.decode.ns + machine.fill.ns + run.encode.ns) as u64;
+        let below_ns = compressed_ns + run.queue.reads_in_ns(PAGE_BYTES as u64) as u64;
+        let (census, pool) = (self.live.cache.census(), self.live.cache.store_figures().pool);
+        let held = Held { memory, pool, pages: census.compressed + census.incompressible, filled: census.same_filled };
+        divider.look(self.share, held, Costs { compressed_ns, below_ns });
+    }
+
+    /// Where the pages behind it are that come along, as the pager's server finds them.
+    fn find_others(&mut self, page: PageIndex, window: PageCount, mut job: Option<&mut ReadJob>) -> Vec<Beside> {
+        let Self { live, copy, .. } = self;
+        let look = |step| live.cache.look_beside(page + PageCount(step), copy, job.as_deref_mut());
+        (1..window.0).map(look).take_while(|found| !matches!(found, Beside::Zeros | Beside::Apart)).collect()
     }
 
     /// What the reclaimer does once it is woken: until the high mark is reached, or nothing helps.
     fn reclaim(&mut self, run: &mut Run<'_>) {
         let machine = run.setup.machine;
         let mut work_ns = 0.0;
+        self.divide(run);
         loop {
             self.look();
             let free = self.free();
@@ -244,7 +289,13 @@ impl Cached {
                 PAGE_BYTES.. => Outcome::Incompressible(&RAW),
                 length => Outcome::Encoded(&self.copy[..length]),
             };
-            return self.live.cache.publish(page, frame, outcome);
+            let published = self.live.cache.publish(page, frame, outcome);
+            if let Some(divider) = &mut self.divider
+                && published == Published::Done
+            {
+                divider.left(page);
+            }
+            return published;
         };
         let encoding = if length == 0 { None } else { area.encodings.of(length) };
         let outcome = match encoding {
@@ -257,7 +308,7 @@ impl Cached {
 
     /// Writes back what the pool has no room for; says whether anything went.
     fn write_back(&mut self, run: &mut Run<'_>, free: i64) -> bool {
-        let over = self.pool().saturating_sub(sizing::pool_bytes_max(self.share));
+        let over = self.pool().saturating_sub(divider::pool_bytes_max(self.divider.as_deref(), self.share));
         let is_bare = self.live.held().bytes() <= ByteCount(self.share.0 / 64);
         let short = if is_bare { sizing::reclaim_goal(free, self.marks) } else { ByteCount::ZERO };
         let goal = over.max(short);
@@ -308,20 +359,7 @@ impl Keeper for Cached {
                 run.pass(&machine.fault);
                 self.live.take_back(page, frame);
             }
-            Place::Below(_) => {
-                run.pass(&machine.fault);
-                self.bring_below(run, page);
-            }
-            place => {
-                let count = if matches!(place, Place::SameFilled(_)) {
-                    &mut run.faults.same_filled
-                } else {
-                    &mut run.faults.compressed
-                };
-                *count += 1;
-                run.pass(&machine.fault);
-                self.bring_stored(run, page);
-            }
+            _ => self.bring(run, page),
         }
         if self.free() < self.marks.low.0 as i64 || self.stalls() {
             self.reclaim(run);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use trace::TimeUnit;
 
 /// What is known of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -120,6 +121,15 @@ impl Machine {
     pub fn codec(&self, name: &str) -> (&Cost, &Cost) {
         let own = self.codecs.iter().find(|own| own.codec == name);
         own.map_or((&self.encode, &self.decode), |own| (&own.encode, &own.decode))
+    }
+
+    /// What one step of a trace's clock takes.
+    pub(crate) const fn unit_ns(&self, unit: TimeUnit) -> f64 {
+        match unit {
+            TimeUnit::References => self.reference.ns,
+            TimeUnit::Nanoseconds => 1.0,
+            TimeUnit::Instructions => self.instruction.ns,
+        }
     }
 
     /// The costs by name, but for those of [`Machine::codecs`].

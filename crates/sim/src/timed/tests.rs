@@ -1,7 +1,7 @@
 //! What must come out whatever the costs are.
 
 use trace::synth::{Plan, synthesize};
-use trace::{Header, Writer};
+use trace::{Header, TimeUnit, Writer};
 
 use super::*;
 

@@ -1,0 +1,281 @@
+//! The divider: what joins [`Ghosts`] and [`Marginal`] to say how large the pool may become, in parts of a share.
+//!
+//! It starts with the most that a pool may take ([`sizing::pool_bytes_max`]), and stays there while pages shrink. A pool of pages
+//! that do not only takes memory from those that are asked for again and again: they fault although nothing more would be
+//! below without it. There it goes where measured costs are less.
+
+use core::ops::Range;
+
+use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
+
+use super::Resizing;
+use super::ghosts::{Depth, Ghosts};
+use super::marginal::{Costs, Division, Marginal};
+use crate::sizing;
+
+/// From one look to the next.
+pub const LOOK_NS: u64 = 250_000_000;
+/// Parts of a share. The pool grows and shrinks by one.
+const PARTS: u64 = 32;
+/// Depths are seen to so many times the share: what a pool can hold at most, and as much again.
+const DEPTH_FACTOR: u64 = 4;
+/// The least that the pool may take: the default store keeps a little memory although nothing is in it.
+const POOL_BYTES_MIN: ByteCount = ByteCount(512 << 10);
+/// So many pages in a frame of the pool, in thousandths, are as good as one: a smaller pool leaves hardly more of them below.
+/// Where there are more it would, and depths are no good guide any more: they are those of an exact order of use, to which
+/// the hand only comes near, so that part of the faults just behind the border would be there with more resident pages, too.
+const RATIO_POOR: u64 = 1250;
+/// A share that has changed by this factor is another.
+const OTHER_SHARE: u64 = 2;
+
+/// What is held at the time of a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// What resident pages and pool may take together.
+    pub memory: ByteCount,
+    /// Frames of the pool.
+    pub pool: ByteCount,
+    /// Pages in it.
+    pub pages: PageCount,
+    /// Pages of one repeated word, which take no room.
+    pub filled: PageCount,
+}
+
+/// The most that the pool may take of a share, with a divider or without.
+pub fn pool_bytes_max(divider: Option<&Divider>, share: ByteCount) -> ByteCount {
+    let most = sizing::pool_bytes_max(share);
+    divider.map_or(most, |divider| most.min(part(share, divider.parts).max(POOL_BYTES_MIN)))
+}
+
+/// See the top of the file.
+#[derive(Debug)]
+pub struct Divider {
+    marginal: Marginal,
+    ghosts: Ghosts,
+    /// The share that these were made for.
+    share: ByteCount,
+    /// The most that the pool may take, in parts of the share.
+    parts: u64,
+}
+
+impl Divider {
+    /// For a share.
+    pub fn new(share: ByteCount) -> Self {
+        let depth = depth_of(share);
+        Self { marginal: Marginal::new(depth), ghosts: Ghosts::reaching(depth), share, parts: PARTS }
+    }
+
+    /// A page has left the resident set for the pool, or for what is below.
+    pub fn left(&mut self, page: PageIndex) {
+        self.ghosts.left(page);
+    }
+
+    /// A page that had left has been asked for, while so many were resident.
+    pub fn asked(&mut self, page: PageIndex, resident: PageCount) {
+        match self.ghosts.asked(page) {
+            Depth::Behind(depth) => self.marginal.asked(resident + depth),
+            Depth::Forgotten => self.marginal.asked(PageCount(u64::MAX)),
+            Depth::Unsampled => {}
+        }
+    }
+
+    /// A page that had left has come back although nobody asked for it.
+    pub fn returned(&mut self, page: PageIndex) {
+        self.ghosts.returned(page);
+    }
+
+    /// Pages are no more.
+    pub fn discarded(&mut self, pages: Range<PageIndex>) {
+        self.ghosts.discarded(pages);
+    }
+
+    /// A look, every [`LOOK_NS`].
+    pub fn look(&mut self, share: ByteCount, held: Held, costs: Costs) {
+        if share.0 > self.share.0 * OTHER_SHARE || share.0 < self.share.0 / OTHER_SHARE {
+            let depth = depth_of(share);
+            self.marginal = Marginal::new(depth);
+            self.ghosts.restart(depth);
+            self.share = share;
+        }
+        let unit = part(share, 1);
+        let frames = |bytes: ByteCount| PageCount(bytes.0 / PAGE_BYTES as u64);
+        if frames(unit) == PageCount::ZERO || frames(held.memory) < frames(unit) {
+            return;
+        }
+        // A pool may be smaller than it might.
+        let pool = held.pool.min(pool_bytes_max(Some(self), share));
+        let in_a_frame = |pages: PageCount| (pages.0 * 1000).checked_div(frames(held.pool).0).unwrap_or(1000);
+        let ratio_thousandths = in_a_frame(held.pages + held.filled);
+        let now = Division { frames: frames(held.memory), area: frames(pool), unit: frames(unit), ratio_thousandths };
+        let resizing = self.marginal.look(now, costs);
+        match if in_a_frame(held.pages) > RATIO_POOR { Resizing::Grow } else { resizing } {
+            Resizing::Grow => self.parts = (self.parts + 1).min(PARTS),
+            Resizing::Shrink => self.parts = (pool.0 / unit.0).min(self.parts).saturating_sub(1).max(1),
+            Resizing::Keep | Resizing::ShrinkOrRelease | Resizing::ReleaseOldest => {}
+        }
+    }
+}
+
+/// How deep the order of use is looked at.
+fn depth_of(share: ByteCount) -> PageCount {
+    PageCount((share.0 / PAGE_BYTES as u64).max(1) * DEPTH_FACTOR)
+}
+
+fn part(share: ByteCount, parts: u64) -> ByteCount {
+    ByteCount(share.0 / PARTS * parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const SHARE: ByteCount = ByteCount(16 << 20);
+    const FRAMES: u64 = SHARE.0 / PAGE_BYTES as u64;
+    const STEPS: u64 = 120_000;
+    const COSTS: Costs = Costs { compressed_ns: 20_000, below_ns: 150_000 };
+
+    /// Pages in the order of use: the first are resident, then come those of a pool, in which `ratio` of them take a frame.
+    struct Memory {
+        order: Vec<u64>,
+        ratio: f64,
+        divider: Divider,
+    }
+
+    impl Memory {
+        fn new(ratio: f64) -> Self {
+            Self { order: Vec::new(), ratio, divider: Divider::new(SHARE) }
+        }
+
+        /// Pages that are resident, and those in the pool, if so many are used.
+        fn held(&self) -> (u64, u64) {
+            let pages = self.order.len() as u64;
+            let most = pool_bytes_max(Some(&self.divider), SHARE).0 / PAGE_BYTES as u64;
+            if pages <= FRAMES {
+                return (pages, 0);
+            }
+            // As few in the pool as let all be held, if that is possible.
+            let needed = ((pages - FRAMES) as f64 / (self.ratio - 1.0)).min(most as f64) as u64;
+            (FRAMES - needed, (needed as f64 * self.ratio) as u64)
+        }
+
+        /// What it costs.
+        fn ask(&mut self, page: u64) -> u64 {
+            let (resident, pooled) = self.held();
+            let depth = self.order.iter().rposition(|other| *other == page).map(|at| {
+                self.order.remove(at);
+                (self.order.len() - at) as u64
+            });
+            self.order.push(page);
+            let cost = match depth {
+                None => 0,
+                Some(depth) if depth < resident => return 0,
+                Some(depth) => {
+                    self.divider.asked(PageIndex(page), PageCount(resident));
+                    if depth < resident + pooled { COSTS.compressed_ns } else { COSTS.below_ns }
+                }
+            };
+            if self.order.len() as u64 > resident {
+                self.divider.left(PageIndex(self.order[self.order.len() - 1 - resident as usize]));
+            }
+            cost
+        }
+
+        fn look(&mut self) {
+            let (_, pooled) = self.held();
+            let pool = ByteCount((pooled as f64 / self.ratio) as u64 * PAGE_BYTES as u64);
+            self.divider.look(
+                SHARE,
+                Held { memory: SHARE, pool, pages: PageCount(pooled), filled: PageCount::ZERO },
+                COSTS,
+            );
+        }
+    }
+
+    /// Costs of the second half of a run that asks for nine pages in ten from `hot` ones and for others from `all`.
+    fn run(memory: &mut Memory, hot: u64, all: u64, looks: bool) -> u64 {
+        let mut random = 0x1234_5678_9abc_def1_u64;
+        let mut below = |end: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 11) % end
+        };
+        let mut costs = BTreeMap::new();
+        for step in 0..STEPS {
+            let page = if below(10) > 0 { below(hot) } else { below(all) };
+            *costs.entry(step * 2 / STEPS).or_insert(0) += memory.ask(page);
+            if looks && step % 1000 == 0 {
+                memory.look();
+            }
+        }
+        costs[&1]
+    }
+
+    /// A hot part of half the share, and pages that do not shrink: with four fifths as a pool each access to the hot part is
+    /// a fault.
+    #[test]
+    fn a_pool_of_what_does_not_shrink_is_given_up() {
+        let (mut fixed, mut divided) = (Memory::new(1.01), Memory::new(1.01));
+        let (hot, all) = (FRAMES / 2, FRAMES * 2);
+        let (before, after) = (run(&mut fixed, hot, all, false), run(&mut divided, hot, all, true));
+        let pool = pool_bytes_max(Some(&divided.divider), SHARE);
+        assert!(pool < ByteCount(SHARE.0 / 2) && after * 10 < before * 8, "{pool:?}: {after} against {before}");
+    }
+
+    /// Pages that shrink to a third: a pool that was made smaller when they did not gets its size back.
+    #[test]
+    fn a_pool_of_what_shrinks_takes_the_most() {
+        let mut divider = Divider { parts: 3, ..Divider::new(SHARE) };
+        let held = Held { memory: SHARE, pool: ByteCount(1 << 20), pages: PageCount(3 * 256), filled: PageCount::ZERO };
+        for _ in 0..PARTS {
+            divider.look(SHARE, held, COSTS);
+        }
+        assert_eq!(pool_bytes_max(Some(&divider), SHARE), sizing::pool_bytes_max(SHARE));
+    }
+
+    /// Pages that shrink to a third, of which all fit: nothing below is worth a smaller pool.
+    #[test]
+    fn a_pool_that_holds_everything_stays() {
+        let (mut fixed, mut divided) = (Memory::new(3.0), Memory::new(3.0));
+        let (hot, all) = (FRAMES, FRAMES * 2);
+        let (before, after) = (run(&mut fixed, hot, all, false), run(&mut divided, hot, all, true));
+        assert!(after * 100 <= before * 102, "{after} against {before}");
+    }
+
+    #[test]
+    fn a_share_that_changes_keeps_the_division() {
+        let mut divider = Divider::new(SHARE);
+        divider.parts = 10;
+        let held = Held { memory: SHARE, pool: ByteCount::ZERO, pages: PageCount::ZERO, filled: PageCount::ZERO };
+        divider.look(ByteCount(SHARE.0 * 3), held, COSTS);
+        assert_eq!((divider.share, divider.parts), (ByteCount(SHARE.0 * 3), 10));
+        assert_eq!(pool_bytes_max(Some(&divider), SHARE), ByteCount(SHARE.0 / 32 * 10));
+    }
+
+    #[test]
+    fn a_small_share_leaves_what_a_store_needs() {
+        let divider = Divider { parts: 1, ..Divider::new(SHARE) };
+        let most = [100 << 10, 4 << 20, 64 << 20].map(|share| pool_bytes_max(Some(&divider), ByteCount(share)).0);
+        assert_eq!(most, [80 << 10, 512 << 10, 2 << 20]);
+    }
+
+    #[test]
+    fn shares_of_nothing_and_of_a_page_are_looked_at() {
+        for share in [0, 1, 4096, 32 * 4096] {
+            let share = ByteCount(share);
+            let mut divider = Divider::new(share);
+            for page in (0..200).map(PageIndex) {
+                divider.left(page);
+                divider.asked(page, PageCount(1));
+            }
+            divider.look(
+                share,
+                Held { memory: share, pool: ByteCount(1 << 20), pages: PageCount(3), filled: PageCount(9) },
+                COSTS,
+            );
+            assert!(pool_bytes_max(Some(&divider), share) <= share);
+        }
+    }
+}
