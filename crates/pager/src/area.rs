@@ -5,7 +5,6 @@
 use cache::{AreaCounters, Memory, Outcome, Published, WrittenBack};
 use page::{ByteCount, FrameIndex, PageBytes, PageIndex};
 use policy::replacement::Age;
-use policy::sizing;
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -27,14 +26,10 @@ pub(crate) struct Counted {
 
 impl<S: Store> State<S> {
     /// What the sizing policy must know. Frames that wait to be encoded are free as soon as they have been. The area leaves
-    /// to the program what the pool of slabs does, but of what tables, the agent, memory that nobody manages and the room
-    /// that is kept free have left: its policies go up to the limit where they can.
+    /// to the program what the pool of slabs does.
     fn memory(&self) -> Memory {
-        let (free, holdings) = (self.free(), self.holdings());
-        let available = ByteCount((free + self.ring.held().bytes().0 as i64).max(0) as u64);
-        let others = self.accounts.others() + holdings.metadata + self.accounts.marks.high;
-        let total = self.accounts.share;
-        Memory { available, total, area_max: sizing::pool_bytes_max(total.saturating_sub(others)) }
+        let available = ByteCount((self.free() + self.ring.held().bytes().0 as i64).max(0) as u64);
+        Memory { available, total: self.accounts.share, area_max: self.pool_bytes_max() }
     }
 
     /// [`cache::Cache::publish`], with room made as the policy says.

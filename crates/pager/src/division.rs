@@ -21,7 +21,14 @@ const COSTS_AT_FIRST: Costs = Costs { compressed_ns: 20_000, below_ns: 200_000 }
 impl<S: Store> State<S> {
     /// The most that the pool may take.
     pub(crate) fn pool_bytes_max(&self) -> ByteCount {
-        divider::pool_bytes_max(self.divider.as_deref(), self.accounts.share)
+        divider::pool_bytes_max(self.divider.as_deref(), self.accounts.share, self.memory_for_pages())
+    }
+
+    /// What resident pages and pool may take together: what tables, the agent, memory that nobody manages and the room that is
+    /// kept free leave of the share.
+    pub(crate) fn memory_for_pages(&self) -> ByteCount {
+        let others = self.accounts.others() + self.holdings().metadata + self.accounts.marks.high;
+        self.accounts.share.saturating_sub(others)
     }
 
     /// A page has left the resident set.
@@ -42,12 +49,10 @@ impl<S: Store> State<S> {
     }
 
     fn divide(&mut self, costs: Costs) {
-        let (share, holdings) = (self.accounts.share, self.holdings());
-        let others = self.accounts.others() + holdings.metadata + self.accounts.marks.high;
+        let (share, pool) = (self.accounts.share, self.holdings().pool);
         let census = self.cache.census();
         let pages = census.compressed + census.incompressible;
-        let held =
-            Held { memory: share.saturating_sub(others), pool: holdings.pool, pages, filled: census.same_filled };
+        let held = Held { memory: self.memory_for_pages(), pool, pages, filled: census.same_filled };
         if let Some(divider) = &mut self.divider {
             divider.look(share, held, costs);
         }

@@ -2,7 +2,7 @@
 
 use page::ByteCount;
 
-/// The part of the budget that the pool leaves to resident pages, as a divisor: a fifth. With less, a program that
+/// The part of the memory for pages that the pool leaves to resident ones, as a divisor: a fifth. With less, a program that
 /// touches anything at all faults on everything.
 const RESIDENT_FLOOR_DIVISOR: u64 = 5;
 
@@ -36,9 +36,10 @@ pub fn reclaim_goal(free: i64, marks: Watermarks) -> ByteCount {
     if free < marks.low.0 as i64 { ByteCount((marks.high.0 as i64 - free) as u64) } else { ByteCount::ZERO }
 }
 
-/// The largest pool within a share; what is above goes to backing.
-pub fn pool_bytes_max(share: ByteCount) -> ByteCount {
-    share - ByteCount(share.0 / RESIDENT_FLOOR_DIVISOR)
+/// The largest pool within `memory`, which is what resident pages and pool may take together: a share less what tables, the
+/// agent, and the room that is kept free take of it. What is above goes to backing.
+pub fn pool_bytes_max(memory: ByteCount) -> ByteCount {
+    memory - ByteCount(memory.0 / RESIDENT_FLOOR_DIVISOR)
 }
 
 /// The part of the budget that is dealt out evenly, as a divisor; the rest goes by what each process holds.

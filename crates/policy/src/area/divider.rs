@@ -41,9 +41,10 @@ pub struct Held {
     pub filled: PageCount,
 }
 
-/// The most that the pool may take of a share, with a divider or without.
-pub fn pool_bytes_max(divider: Option<&Divider>, share: ByteCount) -> ByteCount {
-    let most = sizing::pool_bytes_max(share);
+/// The most that the pool may take of a share, with a divider or without. `memory`: what resident pages and pool may take of it
+/// together.
+pub fn pool_bytes_max(divider: Option<&Divider>, share: ByteCount, memory: ByteCount) -> ByteCount {
+    let most = sizing::pool_bytes_max(memory);
     divider.map_or(most, |divider| most.min(part(share, divider.parts).max(POOL_BYTES_MIN)))
 }
 
@@ -103,7 +104,7 @@ impl Divider {
             return;
         }
         // A pool may be smaller than it might.
-        let pool = held.pool.min(pool_bytes_max(Some(self), share));
+        let pool = held.pool.min(pool_bytes_max(Some(self), share, held.memory));
         let in_a_frame = |pages: PageCount| (pages.0 * 1000).checked_div(frames(held.pool).0).unwrap_or(1000);
         let ratio_thousandths = in_a_frame(held.pages + held.filled);
         let now = Division { frames: frames(held.memory), area: frames(pool), unit: frames(unit), ratio_thousandths };
@@ -151,7 +152,7 @@ mod tests {
         /// Pages that are resident, and those in the pool, if so many are used.
         fn held(&self) -> (u64, u64) {
             let pages = self.order.len() as u64;
-            let most = pool_bytes_max(Some(&self.divider), SHARE).0 / PAGE_BYTES as u64;
+            let most = pool_bytes_max(Some(&self.divider), SHARE, SHARE).0 / PAGE_BYTES as u64;
             if pages <= FRAMES {
                 return (pages, 0);
             }
@@ -220,7 +221,7 @@ mod tests {
         let (mut fixed, mut divided) = (Memory::new(1.01), Memory::new(1.01));
         let (hot, all) = (FRAMES / 2, FRAMES * 2);
         let (before, after) = (run(&mut fixed, hot, all, false), run(&mut divided, hot, all, true));
-        let pool = pool_bytes_max(Some(&divided.divider), SHARE);
+        let pool = pool_bytes_max(Some(&divided.divider), SHARE, SHARE);
         assert!(pool < ByteCount(SHARE.0 / 2) && after * 10 < before * 8, "{pool:?}: {after} against {before}");
     }
 
@@ -232,7 +233,7 @@ mod tests {
         for _ in 0..PARTS {
             divider.look(SHARE, held, COSTS);
         }
-        assert_eq!(pool_bytes_max(Some(&divider), SHARE), sizing::pool_bytes_max(SHARE));
+        assert_eq!(pool_bytes_max(Some(&divider), SHARE, SHARE), sizing::pool_bytes_max(SHARE));
     }
 
     /// Pages that shrink to a third, of which all fit: nothing below is worth a smaller pool.
@@ -251,13 +252,16 @@ mod tests {
         let held = Held { memory: SHARE, pool: ByteCount::ZERO, pages: PageCount::ZERO, filled: PageCount::ZERO };
         divider.look(ByteCount(SHARE.0 * 3), held, COSTS);
         assert_eq!((divider.share, divider.parts), (ByteCount(SHARE.0 * 3), 10));
-        assert_eq!(pool_bytes_max(Some(&divider), SHARE), ByteCount(SHARE.0 / 32 * 10));
+        assert_eq!(pool_bytes_max(Some(&divider), SHARE, SHARE), ByteCount(SHARE.0 / 32 * 10));
     }
 
     #[test]
     fn a_small_share_leaves_what_a_store_needs() {
         let divider = Divider { parts: 1, ..Divider::new(SHARE) };
-        let most = [100 << 10, 4 << 20, 64 << 20].map(|share| pool_bytes_max(Some(&divider), ByteCount(share)).0);
+        let most = [100 << 10, 4 << 20, 64 << 20].map(|bytes| {
+            let share = ByteCount(bytes);
+            pool_bytes_max(Some(&divider), share, share).0
+        });
         assert_eq!(most, [80 << 10, 512 << 10, 2 << 20]);
     }
 
@@ -275,7 +279,7 @@ mod tests {
                 Held { memory: share, pool: ByteCount(1 << 20), pages: PageCount(3), filled: PageCount(9) },
                 COSTS,
             );
-            assert!(pool_bytes_max(Some(&divider), share) <= share);
+            assert!(pool_bytes_max(Some(&divider), share, share) <= share);
         }
     }
 }

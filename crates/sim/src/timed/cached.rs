@@ -121,13 +121,18 @@ impl Cached {
     /// What the sizing policy must know, as in the pager.
     fn memory(&self) -> Memory {
         let available = ByteCount((self.free() + self.live.ring.held().bytes().0 as i64).max(0) as u64);
-        let area_max = sizing::pool_bytes_max(self.share.saturating_sub(self.memory_of_others()));
+        let area_max = self.pool_bytes_max();
         Memory { available, total: self.share, area_max }
     }
 
-    /// What neither pages nor pool may take.
-    fn memory_of_others(&self) -> ByteCount {
-        self.agent + self.live.cache.metadata_bytes() + self.marks.high
+    /// The most that the pool may take.
+    fn pool_bytes_max(&self) -> ByteCount {
+        divider::pool_bytes_max(self.divider.as_deref(), self.share, self.memory_for_pages())
+    }
+
+    /// What resident pages and pool may take together.
+    fn memory_for_pages(&self) -> ByteCount {
+        self.share.saturating_sub(self.agent + self.live.cache.metadata_bytes() + self.marks.high)
     }
 
     /// The page is with the program, wherever it was.
@@ -192,7 +197,7 @@ impl Cached {
 
     /// A look at the division, if it is time, with the costs that faults have here.
     fn divide(&mut self, run: &Run<'_>) {
-        let memory = self.share.saturating_sub(self.memory_of_others());
+        let memory = self.memory_for_pages();
         let Some(divider) = &mut self.divider else { return };
         if run.now_ns < self.divided_at_ns {
             return;
@@ -308,7 +313,7 @@ impl Cached {
 
     /// Writes back what the pool has no room for; says whether anything went.
     fn write_back(&mut self, run: &mut Run<'_>, free: i64) -> bool {
-        let over = self.pool().saturating_sub(divider::pool_bytes_max(self.divider.as_deref(), self.share));
+        let over = self.pool().saturating_sub(self.pool_bytes_max());
         let is_bare = self.live.held().bytes() <= ByteCount(self.share.0 / 64);
         let short = if is_bare { sizing::reclaim_goal(free, self.marks) } else { ByteCount::ZERO };
         let goal = over.max(short);
