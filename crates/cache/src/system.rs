@@ -86,8 +86,8 @@ choices! {
 choices! {
     /// `--sizing`: how large the compressed area is.
     SizingName {
-        Marginal = "marginal": "As large as is best by the measured costs of faults, up to four fifths of the budget",
-        Demand = "demand": "As large as what is in it, up to four fifths of the budget",
+        Marginal = "marginal": "As large as is best by the measured costs of faults",
+        Demand = "demand": "As large as what is in it, up to four fifths of the memory for pages",
         FreeSpace = "free-space": "Grows below one free unit, shrinks above four (tuduce-gross)",
         ExpenseProfit = "expense-profit": "As reads tell whether it pays (castro)",
         Sluggish = "expense-profit-sluggish": "The same, slower to act",

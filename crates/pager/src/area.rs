@@ -41,11 +41,7 @@ impl<S: Store> State<S> {
         outcome: Outcome<'_>,
     ) -> Published {
         if self.area.is_none() {
-            let published = self.cache.publish(page, frame, outcome);
-            if published == Published::Done {
-                self.note_leave(page);
-            }
-            return published;
+            return self.cache.publish(page, frame, outcome);
         }
         let memory = self.memory();
         let Self { cache, area, .. } = self;

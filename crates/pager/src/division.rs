@@ -16,12 +16,15 @@ use crate::state::State;
 /// Faults of a kind since the last look that make a mean.
 const FAULTS_MIN: u64 = 16;
 /// What they count for until there has been one.
-const COSTS_AT_FIRST: Costs = Costs { compressed_ns: 20_000, below_ns: 200_000 };
+const COSTS_AT_FIRST: Costs = Costs { compressed_ns: 10_000, below_ns: 200_000 };
+/// What a fault takes beside: its way through the kernel, two changes of thread, and moving another page out
+/// (docs/userfaultfd.md).
+const FAULT_NS: u64 = 8_000;
 
 impl<S: Store> State<S> {
     /// The most that the pool may take.
     pub(crate) fn pool_bytes_max(&self) -> ByteCount {
-        divider::pool_bytes_max(self.divider.as_deref(), self.accounts.share, self.memory_for_pages())
+        divider::pool_bytes_max(self.divider.as_deref(), self.memory_for_pages())
     }
 
     /// What resident pages and pool may take together: what tables, the agent, memory that nobody manages and the room that is
@@ -40,11 +43,11 @@ impl<S: Store> State<S> {
 
     /// A page that had left comes back: asked for, or brought along.
     pub(crate) fn note_return(&mut self, page: PageIndex, age: Age) {
-        let Self { divider: Some(divider), cache, ring, frozen: false, .. } = self else { return };
+        let Self { divider: Some(divider), cache, frozen: false, .. } = self else { return };
         if age == Age::NONE {
             divider.returned(page);
         } else {
-            divider.asked(page, cache.census().resident + ring.held());
+            divider.asked(page, cache.census().resident);
         }
     }
 
@@ -52,7 +55,8 @@ impl<S: Store> State<S> {
         let (share, pool) = (self.accounts.share, self.holdings().pool);
         let census = self.cache.census();
         let pages = census.compressed + census.incompressible;
-        let held = Held { memory: self.memory_for_pages(), pool, pages, filled: census.same_filled };
+        let memory = self.memory_for_pages().saturating_sub(self.ring.held().bytes());
+        let held = Held { memory, pool, pages, filled: census.same_filled };
         if let Some(divider) = &mut self.divider {
             divider.look(share, held, costs);
         }
@@ -118,7 +122,8 @@ impl Looks {
         self.measure(pager.entry);
         let Costs { compressed_ns, below_ns } = self.costs;
         // Whatever comes back makes another page leave, which has to be encoded.
-        let costs = Costs { compressed_ns: compressed_ns + self.encode_ns, below_ns: below_ns + self.encode_ns };
+        let beside = FAULT_NS + self.encode_ns;
+        let costs = Costs { compressed_ns: compressed_ns + beside, below_ns: below_ns + beside };
         let mut state = pager.lock();
         if !state.frozen {
             state.divide(costs);

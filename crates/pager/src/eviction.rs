@@ -325,6 +325,7 @@ fn put_back<K: Kernel, S: Store>(
     if !may_go || pager.kernel.move_back(frame, page).is_err() {
         return false;
     }
+    state.note_return(page, Age::NONE);
     state.settle(page, Age::HOT);
     state.ring.vacate(frame);
     true
@@ -340,7 +341,9 @@ fn move_out<K: Kernel, S: Store>(
 ) -> Evicted {
     let moved = pager.kernel.move_out(page, count, first);
     for step in 0..moved.done.0 {
-        state.cache.leave(page + PageCount(step), FrameIndex(first.0 + step as u32));
+        let (page, frame) = (page + PageCount(step), FrameIndex(first.0 + step as u32));
+        state.cache.leave(page, frame);
+        state.note_leave(page);
     }
     state.ring.filled(page, moved.done);
     state.moves.note_run(moved.done);

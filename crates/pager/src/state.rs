@@ -200,7 +200,7 @@ impl<S: Store> State<S> {
             FaultKind::ZeroFill | FaultKind::Raced => self.place(page) == Place::Untouched,
             FaultKind::Staged | FaultKind::SameFilled | FaultKind::Compressed | FaultKind::Backed => true,
         };
-        if matches!(kind, FaultKind::SameFilled | FaultKind::Compressed | FaultKind::Backed) {
+        if !matches!(kind, FaultKind::ZeroFill | FaultKind::Raced) {
             self.note_return(page, age);
         }
         self.note(page, age, is_to_be_settled);

@@ -56,22 +56,22 @@ impl<S: Store> Live<S> {
         self.cache.census().resident + self.ring.held()
     }
 
-    /// Moves a run of pages to the ring and returns its length, zero if the hand only made pages younger; `None` if the
-    /// ring is full or no page is left.
-    pub(crate) fn move_out(&mut self) -> Option<PageCount> {
+    /// Moves a run of pages to the ring and returns it, of no length if the hand only made pages younger; `None` if the ring is
+    /// full or no page is left.
+    pub(crate) fn move_out(&mut self) -> Option<Run> {
         let room = self.ring.room(MOVE_BATCH);
         if room.count == 0 || self.cache.census().resident == PageCount::ZERO {
             return None;
         }
         let Some((first, count, victim)) = self.victims(PageCount(room.count as u64)) else {
-            return Some(PageCount::ZERO);
+            return Some(Run { start: PageIndex(0), count: PageCount::ZERO });
         };
         for (step, frame) in room.frames().take(count.0 as usize).enumerate() {
             self.cache.leave(first + PageCount(step as u64), frame);
         }
         self.ring.filled(first, count);
         self.behind.evicted(first, victim);
-        Some(count)
+        Some(Run { start: first, count })
     }
 
     /// The next run to go, and who has chosen it.

@@ -80,6 +80,7 @@ impl Server {
             Lookup::Leaving(frame) => {
                 if !state.frozen && state.ring.is_waiting(frame) && pager.kernel.move_back(frame, page).is_ok() {
                     state.ring.vacate(frame);
+                    state.note_return(page, Age::HOT);
                     state.settle(page, Age::HOT);
                     state.behind.brought(Run { start: page, count: PageCount(1) }, PageCount(1));
                     return Gathered::Served(FaultKind::Staged);

@@ -127,7 +127,25 @@ fn a_pool_of_noise_shrinks_where_part_of_it_is_hot() {
         faults
     });
     let [demand, marginal] = faults;
-    assert!(demand > 300 && marginal * 2 < demand, "{marginal} faults on the pool against {demand}");
+    assert!(demand > 100 && marginal * 2 < demand, "{marginal} faults on the pool against {demand}");
+}
+
+/// What agent, tables and the free room take is not there for the program: the pool leaves it a part of what is.
+#[test]
+fn the_pool_leaves_room_beside_what_others_take() {
+    let (mut world, _) = noise_below(&medium());
+    world.pager.set_agent_bytes(ByteCount(world.share.0 / 2));
+    for _ in 0..200 {
+        world.round();
+    }
+    let state = world.pager.lock();
+    let (most, memory) = (state.pool_bytes_max(), state.memory_for_pages());
+    let taken = state.accounts.agent + state.holdings().metadata + state.accounts.marks.high;
+    assert!(taken.0 > world.share.0 / 2 && memory <= world.share - taken, "{memory:?} beside {taken:?}");
+    assert!(most <= memory - ByteCount(memory.0 / 16), "{most:?} of {memory:?}");
+    assert!(state.holdings().pool <= most, "{:?} of {most:?}", state.holdings());
+    drop(state);
+    world.finish().unwrap();
 }
 
 /// Memory of noise that does not fit into the share, written once from its start to its end; some of it is below.

@@ -1,8 +1,9 @@
-//! The divider: what joins [`Ghosts`] and [`Marginal`] to say how large the pool may become, in parts of a share.
+//! The divider: what joins [`Ghosts`] and [`Marginal`] to say how large the pool may become, in parts of the memory for pages.
 //!
-//! It starts with the most that a pool may take ([`sizing::pool_bytes_max`]), and stays there while pages shrink. A pool of pages
-//! that do not only takes memory from those that are asked for again and again: they fault although nothing more would be
-//! below without it. There it goes where measured costs are less.
+//! It starts with about what a pool may take without one ([`sizing::pool_bytes_max`]), and goes where measured costs are less.
+//! While pages shrink that is upwards only: a program that touches anything at all gains nothing from resident pages, and
+//! each frame that they give up holds several pages which would be below. A pool of pages that do not shrink only takes
+//! memory from those that are asked for again and again: they fault although nothing more would be below without it.
 
 use core::ops::Range;
 
@@ -15,8 +16,12 @@ use crate::sizing;
 
 /// From one look to the next.
 pub const LOOK_NS: u64 = 250_000_000;
-/// Parts of a share. The pool grows and shrinks by one.
+/// Parts of the memory for pages. The pool grows and shrinks by one.
 const PARTS: u64 = 32;
+/// What it starts with: four fifths, about.
+const PARTS_USUAL: u64 = 26;
+/// The most.
+const PARTS_MOST: u64 = 30;
 /// Depths are seen to so many times the share: what a pool can hold at most, and as much again.
 const DEPTH_FACTOR: u64 = 4;
 /// The least that the pool may take: the default store keeps a little memory although nothing is in it.
@@ -31,7 +36,7 @@ const OTHER_SHARE: u64 = 2;
 /// What is held at the time of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// What resident pages and pool may take together.
+    /// What resident pages and pool may take together, without those on their way from one to the other.
     pub memory: ByteCount,
     /// Frames of the pool.
     pub pool: ByteCount,
@@ -41,11 +46,10 @@ pub struct Held {
     pub filled: PageCount,
 }
 
-/// The most that the pool may take of a share, with a divider or without. `memory`: what resident pages and pool may take of it
-/// together.
-pub fn pool_bytes_max(divider: Option<&Divider>, share: ByteCount, memory: ByteCount) -> ByteCount {
-    let most = sizing::pool_bytes_max(memory);
-    divider.map_or(most, |divider| most.min(part(share, divider.parts).max(POOL_BYTES_MIN)))
+/// The most that the pool may take of the memory for pages, with a divider or without.
+pub fn pool_bytes_max(divider: Option<&Divider>, memory: ByteCount) -> ByteCount {
+    let usual = sizing::pool_bytes_max(memory);
+    divider.map_or(usual, |divider| part(memory, divider.parts).max(POOL_BYTES_MIN.min(usual)))
 }
 
 /// See the top of the file.
@@ -55,7 +59,7 @@ pub struct Divider {
     ghosts: Ghosts,
     /// The share that these were made for.
     share: ByteCount,
-    /// The most that the pool may take, in parts of the share.
+    /// The most that the pool may take, in parts of the memory for pages.
     parts: u64,
 }
 
@@ -63,7 +67,7 @@ impl Divider {
     /// For a share.
     pub fn new(share: ByteCount) -> Self {
         let depth = depth_of(share);
-        Self { marginal: Marginal::new(depth), ghosts: Ghosts::reaching(depth), share, parts: PARTS }
+        Self { marginal: Marginal::new(depth), ghosts: Ghosts::reaching(depth), share, parts: PARTS_USUAL }
     }
 
     /// A page has left the resident set for the pool, or for what is below.
@@ -98,22 +102,24 @@ impl Divider {
             self.ghosts.restart(depth);
             self.share = share;
         }
-        let unit = part(share, 1);
+        let unit = part(held.memory, 1);
         let frames = |bytes: ByteCount| PageCount(bytes.0 / PAGE_BYTES as u64);
-        if frames(unit) == PageCount::ZERO || frames(held.memory) < frames(unit) {
+        if frames(unit) == PageCount::ZERO {
             return;
         }
         // A pool may be smaller than it might.
-        let pool = held.pool.min(pool_bytes_max(Some(self), share, held.memory));
+        let pool = held.pool.min(pool_bytes_max(Some(self), held.memory));
         let in_a_frame = |pages: PageCount| (pages.0 * 1000).checked_div(frames(held.pool).0).unwrap_or(1000);
         let ratio_thousandths = in_a_frame(held.pages + held.filled);
         let now = Division { frames: frames(held.memory), area: frames(pool), unit: frames(unit), ratio_thousandths };
         let resizing = self.marginal.look(now, costs);
-        match if in_a_frame(held.pages) > RATIO_POOR { Resizing::Grow } else { resizing } {
-            Resizing::Grow => self.parts = (self.parts + 1).min(PARTS),
-            Resizing::Shrink => self.parts = (pool.0 / unit.0).min(self.parts).saturating_sub(1).max(1),
-            Resizing::Keep | Resizing::ShrinkOrRelease | Resizing::ReleaseOldest => {}
-        }
+        let least = if in_a_frame(held.pages) > RATIO_POOR { PARTS_USUAL } else { 1 };
+        self.parts = match resizing {
+            _ if self.parts < least => self.parts + 1,
+            Resizing::Grow => (self.parts + 1).min(PARTS_MOST),
+            Resizing::Shrink => (pool.0 / unit.0).min(self.parts).saturating_sub(1).max(least),
+            Resizing::Keep | Resizing::ShrinkOrRelease | Resizing::ReleaseOldest => self.parts,
+        };
     }
 }
 
@@ -122,8 +128,8 @@ fn depth_of(share: ByteCount) -> PageCount {
     PageCount((share.0 / PAGE_BYTES as u64).max(1) * DEPTH_FACTOR)
 }
 
-fn part(share: ByteCount, parts: u64) -> ByteCount {
-    ByteCount(share.0 / PARTS * parts)
+fn part(memory: ByteCount, parts: u64) -> ByteCount {
+    ByteCount(memory.0 / PARTS * parts)
 }
 
 #[cfg(test)]
@@ -152,7 +158,7 @@ mod tests {
         /// Pages that are resident, and those in the pool, if so many are used.
         fn held(&self) -> (u64, u64) {
             let pages = self.order.len() as u64;
-            let most = pool_bytes_max(Some(&self.divider), SHARE, SHARE).0 / PAGE_BYTES as u64;
+            let most = pool_bytes_max(Some(&self.divider), SHARE).0 / PAGE_BYTES as u64;
             if pages <= FRAMES {
                 return (pages, 0);
             }
@@ -221,19 +227,37 @@ mod tests {
         let (mut fixed, mut divided) = (Memory::new(1.01), Memory::new(1.01));
         let (hot, all) = (FRAMES / 2, FRAMES * 2);
         let (before, after) = (run(&mut fixed, hot, all, false), run(&mut divided, hot, all, true));
-        let pool = pool_bytes_max(Some(&divided.divider), SHARE, SHARE);
+        let pool = pool_bytes_max(Some(&divided.divider), SHARE);
         assert!(pool < ByteCount(SHARE.0 / 2) && after * 10 < before * 8, "{pool:?}: {after} against {before}");
     }
 
     /// Pages that shrink to a third: a pool that was made smaller when they did not gets its size back.
     #[test]
-    fn a_pool_of_what_shrinks_takes_the_most() {
+    fn a_pool_of_what_shrinks_gets_its_size_back() {
         let mut divider = Divider { parts: 3, ..Divider::new(SHARE) };
         let held = Held { memory: SHARE, pool: ByteCount(1 << 20), pages: PageCount(3 * 256), filled: PageCount::ZERO };
         for _ in 0..PARTS {
             divider.look(SHARE, held, COSTS);
         }
-        assert_eq!(pool_bytes_max(Some(&divider), SHARE, SHARE), sizing::pool_bytes_max(SHARE));
+        assert_eq!(divider.parts, PARTS_USUAL);
+    }
+
+    /// Pages that shrink to a third, asked for anywhere in so many that not all of them fit: resident ones gain little.
+    #[test]
+    fn a_pool_of_what_shrinks_takes_the_most_from_who_asks_anywhere() {
+        let (mut fixed, mut divided) = (Memory::new(3.0), Memory::new(3.0));
+        let all = FRAMES * 3;
+        let (before, after) = (run(&mut fixed, all, all, false), run(&mut divided, all, all, true));
+        assert_eq!(divided.divider.parts, PARTS_MOST);
+        assert!(after * 10 < before * 8, "{after} against {before}");
+    }
+
+    /// The same where a part is asked for nearly all the time, and hardly fits into what the usual pool leaves.
+    #[test]
+    fn a_pool_leaves_room_for_a_hot_part() {
+        let mut divided = Memory::new(3.0);
+        run(&mut divided, FRAMES / 6, FRAMES * 3, true);
+        assert_eq!(divided.divider.parts, PARTS_USUAL);
     }
 
     /// Pages that shrink to a third, of which all fit: nothing below is worth a smaller pool.
@@ -252,16 +276,13 @@ mod tests {
         let held = Held { memory: SHARE, pool: ByteCount::ZERO, pages: PageCount::ZERO, filled: PageCount::ZERO };
         divider.look(ByteCount(SHARE.0 * 3), held, COSTS);
         assert_eq!((divider.share, divider.parts), (ByteCount(SHARE.0 * 3), 10));
-        assert_eq!(pool_bytes_max(Some(&divider), SHARE, SHARE), ByteCount(SHARE.0 / 32 * 10));
+        assert_eq!(pool_bytes_max(Some(&divider), SHARE), ByteCount(SHARE.0 / 32 * 10));
     }
 
     #[test]
     fn a_small_share_leaves_what_a_store_needs() {
         let divider = Divider { parts: 1, ..Divider::new(SHARE) };
-        let most = [100 << 10, 4 << 20, 64 << 20].map(|bytes| {
-            let share = ByteCount(bytes);
-            pool_bytes_max(Some(&divider), share, share).0
-        });
+        let most = [100 << 10, 4 << 20, 64 << 20].map(|memory| pool_bytes_max(Some(&divider), ByteCount(memory)).0);
         assert_eq!(most, [80 << 10, 512 << 10, 2 << 20]);
     }
 
@@ -279,7 +300,7 @@ mod tests {
                 Held { memory: share, pool: ByteCount(1 << 20), pages: PageCount(3), filled: PageCount(9) },
                 COSTS,
             );
-            assert!(pool_bytes_max(Some(&divider), share, share) <= share);
+            assert!(pool_bytes_max(Some(&divider), share) <= share);
         }
     }
 }

@@ -9,6 +9,7 @@ use cache::{AreaCounters, AreaKeeper, Beside, Cache, Lookup, Memory, Outcome, Pl
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::area::divider::{self, Divider, Held, LOOK_NS};
 use policy::area::marginal::Costs;
+use policy::drop_behind;
 use policy::replacement::Age;
 use policy::sizing::{self, Watermarks};
 use store::AnyStore;
@@ -127,7 +128,7 @@ impl Cached {
 
     /// The most that the pool may take.
     fn pool_bytes_max(&self) -> ByteCount {
-        divider::pool_bytes_max(self.divider.as_deref(), self.share, self.memory_for_pages())
+        divider::pool_bytes_max(self.divider.as_deref(), self.memory_for_pages())
     }
 
     /// What resident pages and pool may take together.
@@ -185,11 +186,18 @@ impl Cached {
         self.live.brought(page, count, window);
     }
 
+    /// As the pager tells the divider of pages that leave.
+    fn note_leave(&mut self, moved: Option<drop_behind::Run>) {
+        if let (Some(divider), Some(drop_behind::Run { start, count })) = (&mut self.divider, moved) {
+            (0..count.0).for_each(|step| divider.left(start + PageCount(step)));
+        }
+    }
+
     /// As the pager tells the divider of a page that comes back.
     fn note_return(&mut self, page: PageIndex, is_asked_for: bool) {
         let Some(divider) = &mut self.divider else { return };
         if is_asked_for {
-            divider.asked(page, self.live.held());
+            divider.asked(page, self.live.cache.census().resident);
         } else {
             divider.returned(page);
         }
@@ -197,7 +205,7 @@ impl Cached {
 
     /// A look at the division, if it is time, with the costs that faults have here.
     fn divide(&mut self, run: &Run<'_>) {
-        let memory = self.memory_for_pages();
+        let memory = self.memory_for_pages().saturating_sub(self.live.ring.held().bytes());
         let Some(divider) = &mut self.divider else { return };
         if run.now_ns < self.divided_at_ns {
             return;
@@ -230,7 +238,8 @@ impl Cached {
                 break;
             }
             let moved = if self.live.ring.is_stocked() { None } else { self.live.move_out() };
-            work_ns += moved.map_or(0, |count| count.0) as f64 * machine.move_out.ns;
+            self.note_leave(moved);
+            work_ns += moved.map_or(0, |run| run.count.0) as f64 * machine.move_out.ns;
             let encoded = if moved.is_none() { self.encode(run, &mut work_ns) } else { 0 };
             let written = self.write_back(run, free);
             work_ns += self.write(run);
@@ -294,13 +303,7 @@ impl Cached {
                 PAGE_BYTES.. => Outcome::Incompressible(&RAW),
                 length => Outcome::Encoded(&self.copy[..length]),
             };
-            let published = self.live.cache.publish(page, frame, outcome);
-            if let Some(divider) = &mut self.divider
-                && published == Published::Done
-            {
-                divider.left(page);
-            }
-            return published;
+            return self.live.cache.publish(page, frame, outcome);
         };
         let encoding = if length == 0 { None } else { area.encodings.of(length) };
         let outcome = match encoding {
@@ -362,6 +365,7 @@ impl Keeper for Cached {
             Place::Leaving(frame) => {
                 run.faults.soft += 1;
                 run.pass(&machine.fault);
+                self.note_return(page, true);
                 self.live.take_back(page, frame);
             }
             _ => self.bring(run, page),
