@@ -31,7 +31,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
             entry.busy_since_ns.store(pager.kernel.now_ns(), Ordering::Relaxed);
             misbehave(keeper);
             let may_be_more = server.serve(pager).unwrap_or_else(|stuck| give_up(stuck));
-            placement.follow(server.last_thread(), server.served());
+            placement.follow(server.last_thread(), server.served(), keeper.occupancy);
             attend::attend(keeper, &mut server);
             if server.has_deferred() {
                 thread::sleep(DEFERRED_PAUSE);

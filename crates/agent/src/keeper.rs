@@ -14,6 +14,7 @@ use cache::system::{Admission, Choice as _, SizingName, StoreName, System, Write
 use cache::{AreaKeeper, Cache};
 use codec::Codec;
 use page::{ByteCount, PAGE_BYTES, PageCount};
+use pager::ledger::occupant::Occupancy;
 use pager::ledger::{Counter, Phase, Process};
 use pager::{Config, Pager, Reclaimer, Rest};
 use store::AnyStore;
@@ -50,6 +51,7 @@ pub(crate) struct Keeper {
     entry: AtomicPtr<Process>,
     /// The handler's thread.
     handler: AtomicU32,
+    pub(crate) occupancy: &'static Occupancy,
     fault: &'static [u8],
 }
 
@@ -176,6 +178,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         forks,
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
         handler: AtomicU32::new(0),
+        occupancy: &membership.ledger.occupancy,
         fault: &agent.fault,
     })
 }
@@ -262,11 +265,21 @@ pub(crate) fn open_swap_file(membership: &Membership) -> Result<Option<SwapFile>
     if bytes_max == 0 {
         return Ok(None);
     }
-    let path = swap_path(membership);
-    let path = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
-    match SwapFile::create_in(path, bytes_max) {
+    let mut path = swap_path(membership);
+    let named = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
+    let opened = match SwapFile::create_in(named, bytes_max) {
         // Not a directory: a file that the user has set aside. It serves one process of the run.
-        Err(Errno::NOTDIR) => SwapFile::open(path, bytes_max).map(Some),
+        Err(Errno::NOTDIR) => SwapFile::open(named, bytes_max),
+        other => other,
+    };
+    match opened {
+        // There is none of that name, or another process has it: one without a name in the same directory does as well.
+        Err(Errno::NOENT | Errno::WOULDBLOCK) => {
+            path.truncate(path.iter().rposition(|byte| *byte == b'/').unwrap_or(0) + 1);
+            path.push(0);
+            let directory = CStr::from_bytes_with_nul(&path).expect("cut again");
+            SwapFile::create_in(directory, bytes_max).map(Some)
+        }
         other => other.map(Some),
     }
 }

@@ -112,11 +112,11 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) ram: Ram,
 
-    /// Where pages go that do not fit into the budget: a directory, a file to be made, or none
+    /// Where pages go that do not fit into the budget: a directory, a file that is set aside for them, or none
     ///
     /// By default $TMPDIR or /var/tmp: the first on a disk, or in RAM (tmpfs), with a warning, if neither is. The file
     /// has no name while it is in use, is encrypted with a key that ends with the run, and is gone when the run ends,
-    /// however it ends.
+    /// however it ends. A FILE that is there already serves one process at a time and stays; others have one beside it.
     #[arg(verbatim_doc_comment, long, value_name = "DIR|FILE|none", env = "PLEAT_SWAP", hide_env_values = true)]
     pub(crate) swap: Option<PathBuf>,
 

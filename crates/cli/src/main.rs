@@ -10,6 +10,7 @@ mod doctor;
 mod failure;
 mod manual;
 mod numbers;
+mod occupant;
 mod proc;
 mod program;
 mod record;

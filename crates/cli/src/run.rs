@@ -25,7 +25,7 @@ use crate::strays::Strays;
 use crate::supervise::{End, Supervisor};
 use crate::swap::{self, Swap};
 use crate::table::Table;
-use crate::{agent, budget, program, summary, system, userfaultfd};
+use crate::{agent, budget, occupant, program, summary, system, userfaultfd};
 
 /// The agents start to work when the run holds this share of the budget: late enough that programs which fit are
 /// left alone, early enough that there is room for what the program does until they have started.
@@ -60,6 +60,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let started = Instant::now();
     let child = spawn(args, &path, &agent, &file)?;
     let ledger = file.content();
+    occupant::start(ledger);
     let mut supervisor = Supervisor {
         ledger,
         child,

@@ -18,6 +18,7 @@ use crate::table::Record;
 pub(crate) struct Report {
     pub(crate) running: bool,
     pub(crate) elapsed: Duration,
+    pub(crate) occupied: Duration,
     pub(crate) sum: Numbers,
     pub(crate) best_ratio: Option<f64>,
     pub(crate) processes: Vec<Record>,
@@ -60,6 +61,7 @@ struct Document<'a> {
     swap_bytes_max: u64,
     running: bool,
     elapsed_seconds: f64,
+    occupied_seconds: f64,
     #[serde(flatten)]
     sum: &'a Numbers,
     effective_ratio_at_most_held: Option<f64>,
@@ -78,6 +80,7 @@ impl StatsFile {
         let empty = Report {
             running: true,
             elapsed: Duration::ZERO,
+            occupied: Duration::ZERO,
             sum: Numbers::zero(),
             best_ratio: None,
             processes: Vec::new(),
@@ -121,6 +124,7 @@ fn document(run: &Run, report: &Report) -> Result<String> {
         swap_bytes_max: run.swap_max.0,
         running: report.running,
         elapsed_seconds: report.elapsed.as_secs_f64(),
+        occupied_seconds: report.occupied.as_secs_f64(),
         sum: &report.sum,
         effective_ratio_at_most_held: report.best_ratio,
         processes: &report.processes,
@@ -158,7 +162,14 @@ mod tests {
         };
         let mut processes: Vec<_> = [1, 2, 3].map(record).into();
         processes[1].numbers.clear_gauges();
-        Report { running: true, elapsed: Duration::from_secs(2), sum: sum_of(&processes), best_ratio: None, processes }
+        Report {
+            running: true,
+            elapsed: Duration::from_secs(2),
+            occupied: Duration::from_millis(1500),
+            sum: sum_of(&processes),
+            best_ratio: None,
+            processes,
+        }
     }
 
     /// Every gauge, counter and fault count at the top is the sum over the processes; no peak is below one of theirs.

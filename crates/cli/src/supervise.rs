@@ -95,7 +95,8 @@ impl Supervisor {
     pub(crate) fn report(&mut self, running: bool) -> Report {
         let (sum, processes) = self.table.records();
         let elapsed = self.started.elapsed();
-        Report { running, elapsed, sum, best_ratio: self.table.best_ratio(), processes }
+        let occupied = Duration::from_nanos(self.ledger.occupancy.occupied_ns.load(Relaxed));
+        Report { running, elapsed, occupied, sum, best_ratio: self.table.best_ratio(), processes }
     }
 
     /// Writes `--stats`. The path was good at the start; if the disk is full now, the next second tries again.

@@ -75,10 +75,8 @@ pub(crate) fn is_in_ram(path: &Path) -> bool {
     // include/uapi/linux/magic.h; nix has no name for it.
     const RAMFS_MAGIC: statfs::FsType = FsType(0x8584_58f6);
     let Some(path) = existing(path) else { return false };
-    // The node of a disk lies in /dev, which is a tmpfs; what is written to it does not.
-    let is_disk = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
     let kind = statfs::statfs(path).map(|found| found.filesystem_type());
-    !is_disk && kind.is_ok_and(|kind| [statfs::TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind))
+    kind.is_ok_and(|kind| [statfs::TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind))
 }
 
 /// What is free for this user on the file system of `path`.
@@ -116,9 +114,7 @@ fn check(path: &Path) -> Result<()> {
     if kind.is_dir() {
         return open_unnamed(path, OFlag::empty());
     }
-    if kind.is_block_device() {
-        return OpenOptions::new().read(true).write(true).open(path).map(drop).context("cannot be written");
-    }
+    ensure!(!kind.is_block_device(), "a disk: give a directory on a file system there");
     ensure!(kind.is_file(), "neither a directory nor a file");
     ensure!(metadata.len() == 0, "there is a file of that name, and it is not empty");
     OpenOptions::new().read(true).write(true).open(path).map(drop).context("cannot be written")
@@ -203,12 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_not_in_ram_although_its_node_is() {
+    fn a_disk_is_refused() {
         let nodes = fs::read_dir("/dev").into_iter().flatten().flatten().map(|entry| entry.path());
         let is_disk = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
         let Some(disk) = nodes.into_iter().find(is_disk) else {
             return println!("skipped: no block device in /dev");
         };
-        assert!(!is_in_ram(&disk), "{}", disk.display());
+        let error = choose(Some(&disk), None, ByteCount(64 << 20)).unwrap_err();
+        assert!(format!("{error:#}").contains("give a directory"), "{error:#}");
     }
 }

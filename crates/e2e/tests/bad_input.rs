@@ -77,6 +77,30 @@ fn a_swap_file_in_ram_is_warned_about_once_it_is_needed() {
     turn.assert_clean(&after);
 }
 
+/// A file that is not there yet, and one that has been set aside, for two processes at the same time that both need it.
+#[test]
+fn a_swap_file_by_name_serves_several_processes() {
+    let turn = turn("swap-by-name");
+    let both = "import os, sys\nif os.fork() == 0: os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])\n\
+                exec(sys.argv[1])\nos.wait()";
+    let job = words([python(), "-c", both, &NOISE.replace("31000", "14000")]);
+    let before = plain(&job);
+    let aside = turn.file("aside");
+    fs::write(&aside, "").expect("the test's own directory");
+    for file in [turn.swap().join("none-yet"), aside.clone()] {
+        let stats = format!("--stats={}", turn.word("stats.json"));
+        let after = folded(&["--ram=64M".to_owned(), format!("--swap={}", text(&file)), stats], &job);
+        assert_same(&before, &after);
+        assert!(after.stderr.is_empty(), "{}", after.stderr);
+        let document = pleat_e2e::stats(&turn);
+        let wrote = |process: &serde_json::Value| process["written_back_bytes"].as_u64().is_some_and(|bytes| bytes > 0);
+        let writers = document["processes"].as_array().expect("a list").iter().filter(|process| wrote(process)).count();
+        assert_eq!(writers, 2, "{document}");
+        turn.assert_clean(&after);
+    }
+    assert!(aside.exists(), "the file that has been set aside is the user's, and stays");
+}
+
 #[test]
 fn a_stats_file_that_cannot_be_written() {
     let turn = turn("stats-place");

@@ -1,7 +1,7 @@
 //! The document of `--stats`: its fields are there, and its sums add up.
 #![forbid(unsafe_code)]
 
-use pleat_e2e::{assert_same, folded, plain, python, stats, turn, words};
+use pleat_e2e::{assert_same, folded, plain, pleat_words, python, skipped, stats, turn, words};
 use serde_json::Value;
 
 /// Held now; each has a `_peak` beside it.
@@ -29,6 +29,31 @@ const COUNTERS: &[&str] = &[
 
 fn number(document: &Value, name: &str) -> u64 {
     document[name].as_u64().unwrap_or_else(|| panic!("{name} is no number in {document}"))
+}
+
+/// One thread that asks for pages anywhere: on a machine of two processors the other one is kept busy meanwhile, and one that
+/// may use a single processor has nothing to keep busy.
+#[test]
+fn an_idle_processor_is_occupied_while_a_program_faults() {
+    let turn = turn("occupied");
+    if std::thread::available_parallelism().map_or(0, usize::from) != 2 {
+        return skipped("this machine has not just two processors");
+    }
+    let script = "import random\nr = random.Random(1)\nx = bytearray(100 << 20)\n\
+                  for i in range(0, len(x), 4096): x[i] = i % 251 + 1\n\
+                  print(sum(x[r.randrange(25600) * 4096] for _ in range(150000)))";
+    let job = words([python(), "-c", script]);
+    let before = plain(&job);
+    let occupied = |program: &[String]| {
+        let after = plain(program);
+        assert_same(&before, &after);
+        stats(&turn)["occupied_seconds"].as_f64().expect("a number")
+    };
+    let run = pleat_words(&turn.options("64M"), &job);
+    let alone: Vec<_> = words(["taskset", "-c", "0"]).into_iter().chain(run.clone()).collect();
+    let (with, without) = (occupied(&run), occupied(&alone));
+    println!("occupied for {with} s, and for {without} s on one processor");
+    assert!(with > 0.0 && without == 0.0, "{with} s, {without} s on one processor");
 }
 
 #[test]

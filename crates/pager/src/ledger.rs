@@ -11,8 +11,12 @@ use core::sync::atomic::{
 
 use sys::sync::{Sharing, wake_all};
 
+use self::occupant::Occupancy;
+
+pub mod occupant;
+
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x03");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x04");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -415,6 +419,8 @@ pub struct Ledger {
     pub write_back: AtomicU32,
     /// `--pool-size`.
     pub area_bytes: AtomicU64,
+    /// The processor that `pleat run` keeps busy.
+    pub occupancy: Occupancy,
     /// Path of the directory or file of `--swap`, zero-terminated.
     pub swap_path: [AtomicU64; PATH_BYTES / 8],
     /// The processes.

@@ -187,6 +187,12 @@ pub fn ask_for_short_slices() {
     }
 }
 
+/// Lets all others of its group go before this thread.
+pub fn lower_priority() {
+    // Can always be lowered. Linux takes 0 for the calling thread alone.
+    let _ = rustix::process::setpriority_process(None, 19);
+}
+
 /// A set of processors.
 #[derive(Clone, Debug)]
 pub struct Processors(rustix::thread::CpuSet);
@@ -195,6 +201,18 @@ impl Processors {
     /// Those that this thread may run on.
     pub fn allowed() -> Option<Self> {
         rustix::thread::sched_getaffinity(None).ok().map(Self)
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> u32 {
+        self.0.count()
+    }
+
+    /// The other one, if there are just two.
+    pub fn other_than(&self, processor: usize) -> Option<usize> {
+        let is_member = |one: usize| one < rustix::thread::CpuSet::MAX_CPU && self.0.is_set(one);
+        let other = |one: &usize| *one != processor && is_member(*one);
+        (self.count() == 2 && is_member(processor)).then(|| (0..rustix::thread::CpuSet::MAX_CPU).find(other))?
     }
 }
 
@@ -281,6 +299,19 @@ mod tests {
             sleep(Duration::from_millis(1));
         }
         assert!(file.metadata().is_ok());
+    }
+
+    #[test]
+    fn the_other_of_two_processors_is_found() {
+        let set = |members: &[usize]| {
+            let mut set = rustix::thread::CpuSet::new();
+            for &member in members {
+                set.set(member);
+            }
+            Processors(set)
+        };
+        assert_eq!([3, 65, 4].map(|one| set(&[3, 65]).other_than(one)), [Some(65), Some(3), None]);
+        assert_eq!((set(&[3]).other_than(3), set(&[1, 2, 3]).other_than(3)), (None, None));
     }
 
     #[test]
