@@ -49,6 +49,11 @@ impl Place {
         }
     }
 
+    /// Whether it has content that is neither with the program nor on its way out.
+    pub const fn is_away(self) -> bool {
+        matches!(self, Self::SameFilled(_) | Self::Compressed(_) | Self::Incompressible(_) | Self::Below(_))
+    }
+
     /// Whether its bytes are in the store.
     pub(crate) const fn is_stored(self) -> bool {
         matches!(self, Self::Compressed(_) | Self::Incompressible(_))

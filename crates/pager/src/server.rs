@@ -12,7 +12,7 @@ use core::time::Duration;
 use backing::{ReadBuffer, ReadError};
 use page::{PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::drop_behind::Run;
-use policy::prefetch::{Streams, WINDOW_MAX};
+use policy::prefetch::{Descents, Streams, WINDOW_MAX};
 use policy::replacement::Age;
 use store::Store;
 use sys::Errno;
@@ -25,6 +25,7 @@ use crate::ledger::{Counter, FaultKind};
 use crate::state::State;
 use crate::stock::Stocker;
 
+mod descent;
 mod pieces;
 
 use pieces::{Gathered, Piece};
@@ -56,6 +57,15 @@ pub enum Stuck {
 enum Served {
     Done,
     Deferred,
+}
+
+/// Why pages are put in place.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// How many were wanted.
+    window: PageCount,
+    /// The first one by a fault; nobody has asked for the others.
+    by_fault: bool,
 }
 
 /// Faults that have been read and wait to be served.
@@ -100,6 +110,7 @@ pub struct Server {
     pieces: [Piece; WINDOW_MAX.0 as usize],
     read: ReadBuffer,
     streams: Streams,
+    descents: Descents,
     worker: Worker,
     stocker: Stocker,
 }
@@ -122,6 +133,7 @@ impl Server {
             pieces: [Piece::Zeros; WINDOW_MAX.0 as usize],
             read: ReadBuffer::new(),
             streams: Streams::default(),
+            descents: Descents::default(),
             worker: Worker::hasty(),
             stocker: Stocker::default(),
         }
@@ -185,6 +197,7 @@ impl Server {
     ) -> Result<Served, Stuck> {
         let begun = pager.kernel.now_ns();
         let mut window = self.streams.window(page);
+        let below = self.descents.window(page);
         // Set once room has been waited for: then the fault is served, room or not.
         let mut may_exceed = false;
         let mut held = Some(state);
@@ -209,11 +222,15 @@ impl Server {
                 Gathered::Deferred => return Ok(Served::Deferred),
             };
             self.decode(pager, page, count)?;
-            match self.fill(pager, page, count, kind, window)? {
+            match self.fill(pager, page, count, kind, Asked { window, by_fault: true })? {
                 Some(filled) => {
                     self.streams.shortened(page, window, filled.max(PageCount(1)));
-                    let kind = if filled == PageCount::ZERO { FaultKind::Raced } else { kind };
-                    return Ok(record(pager, kind, begun));
+                    let is_first = filled == PageCount::ZERO;
+                    let served = record(pager, if is_first { FaultKind::Raced } else { kind }, begun);
+                    if below > PageCount::ZERO && kind != FaultKind::ZeroFill {
+                        self.bring_below(pager, page, below);
+                    }
+                    return Ok(served);
                 }
                 None => self.pause(pager, tries),
             }
@@ -240,20 +257,24 @@ impl Server {
         page: PageIndex,
         count: usize,
         kind: FaultKind,
-        window: PageCount,
+        asked: Asked,
     ) -> Result<Option<PageCount>, Stuck> {
         let filled = pager.kernel.fill(page, &self.pages[..count]);
         if filled.done > PageCount::ZERO {
             let mut state = pager.lock_first();
             for step in 0..filled.done.0 {
-                state.note_filled(page + PageCount(step), kind, if step == 0 { Age::TOUCHED } else { Age::NONE });
+                state.note_filled(
+                    page + PageCount(step),
+                    kind,
+                    if asked.by_fault && step == 0 { Age::TOUCHED } else { Age::NONE },
+                );
             }
             state.copied = None;
             if kind != FaultKind::ZeroFill && !state.frozen {
-                state.behind.brought(Run { start: page, count: filled.done }, window);
+                state.behind.brought(Run { start: page, count: filled.done }, asked.window);
             }
             drop(state);
-            pager.entry.add(Counter::Prefetched, filled.done.0 - 1);
+            pager.entry.add(Counter::Prefetched, filled.done.0 - u64::from(asked.by_fault));
             return Ok(Some(filled.done));
         }
         if filled.error == Some(Errno::EXIST) {

@@ -1,7 +1,8 @@
 //! Prefetch: how many pages to bring for one fault.
 //!
 //! A fault that continues where the last ones stopped doubles the window, one a little further on keeps it, any other
-//! closes it again. Eight streams are followed at once, because programs walk several arrays together.
+//! closes it again. Eight streams are followed at once, because programs walk several arrays together, and eight that go
+//! downwards: Python frees a list from its end.
 
 use page::{PageCount, PageIndex};
 
@@ -21,11 +22,21 @@ struct Stream {
     used: u64,
 }
 
+/// The same downwards, where walks are rarer: accesses anywhere are taken for one less often.
+const GAP_MAX_DOWN: PageCount = PageCount(2);
+
 /// Follows the faults of a program.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Streams {
-    streams: [Stream; STREAMS],
+    followed: [Stream; STREAMS],
     faults: u64,
+    gap_max: PageCount,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self { followed: [Stream::default(); STREAMS], faults: 0, gap_max: GAP_MAX }
+    }
 }
 
 impl Streams {
@@ -33,14 +44,14 @@ impl Streams {
     pub fn window(&mut self, page: PageIndex) -> PageCount {
         self.faults += 1;
         let ahead = |stream: &Stream| if stream.used > 0 { page.0.wrapping_sub(stream.next.0) } else { u64::MAX };
-        let nearest = self.streams.iter_mut().min_by_key(|stream| ahead(stream)).expect("there are eight");
-        let stream = if ahead(nearest) <= GAP_MAX.0 {
+        let nearest = self.followed.iter_mut().min_by_key(|stream| ahead(stream)).expect("there are eight");
+        let stream = if ahead(nearest) <= self.gap_max.0 {
             if ahead(nearest) == 0 {
                 nearest.window = PageCount((nearest.window.0 * 2).min(WINDOW_MAX.0));
             }
             nearest
         } else {
-            let stream = self.streams.iter_mut().min_by_key(|stream| stream.used).expect("there are eight");
+            let stream = self.followed.iter_mut().min_by_key(|stream| stream.used).expect("there are eight");
             stream.window = PageCount(1);
             stream
         };
@@ -51,15 +62,60 @@ impl Streams {
 
     /// Says that only `count` of the pages could be brought, so the next fault of the stream comes earlier.
     pub fn shortened(&mut self, page: PageIndex, window: PageCount, count: PageCount) {
-        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.next == page + window) {
+        if let Some(stream) = self.followed.iter_mut().find(|stream| stream.next == page + window) {
             stream.next = page + count;
         }
     }
 }
 
+/// Follows those that walk downwards.
+#[derive(Debug)]
+pub struct Descents(Streams);
+
+impl Default for Descents {
+    fn default() -> Self {
+        Self(Streams { gap_max: GAP_MAX_DOWN, ..Streams::default() })
+    }
+}
+
+impl Descents {
+    /// Pages below `page` to bring for a fault on it: fewer than [`WINDOW_MAX`], often none.
+    pub fn window(&mut self, page: PageIndex) -> PageCount {
+        self.0.window(mirrored(page)) - PageCount(1)
+    }
+
+    /// Says that only `count` of them could be brought.
+    pub fn shortened(&mut self, page: PageIndex, window: PageCount, count: PageCount) {
+        self.0.shortened(mirrored(page), window + PageCount(1), count + PageCount(1));
+    }
+}
+
+/// Upside down: page numbers have 52 bits at most.
+fn mirrored(page: PageIndex) -> PageIndex {
+    PageIndex((1 << 52) - page.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_walk_downwards_opens_its_window() {
+        let (mut descents, mut streams) = (Descents::default(), Streams::default());
+        let mut page = PageIndex(1000);
+        let mut windows = vec![];
+        for _ in 0..7 {
+            assert_eq!(streams.window(page), PageCount(1), "nobody walks upwards");
+            let window = descents.window(page);
+            windows.push(window.0);
+            page = PageIndex(page.0 - window.0 - 1);
+        }
+        assert_eq!(windows, [0, 1, 3, 7, 15, 15, 15]);
+        // Of the last fifteen only four have come.
+        descents.shortened(PageIndex(page.0 + 16), PageCount(15), PageCount(4));
+        assert_eq!(descents.window(PageIndex(page.0 + 11)), PageCount(15));
+        assert_eq!((0..100).map(|page| descents.window(PageIndex(5000 + page)).0).sum::<u64>(), 0);
+    }
 
     #[test]
     fn a_sequential_walk_opens_the_window() {

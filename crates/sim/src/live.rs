@@ -7,7 +7,7 @@ use cache::ring::Ring;
 use cache::{Cache, Hand};
 use page::{FrameIndex, PageCount, PageIndex};
 use policy::drop_behind::{DropBehind, Run, Victim};
-use policy::prefetch::Streams;
+use policy::prefetch::{Descents, Streams};
 use policy::replacement::Age;
 use store::Store;
 use trace::Reference;
@@ -38,6 +38,7 @@ pub(crate) struct Live<S> {
     pub(crate) cache: Cache<S>,
     pub(crate) ring: Ring,
     pub(crate) streams: Streams,
+    pub(crate) descents: Descents,
     hand: Hand,
     behind: DropBehind,
 }
@@ -48,7 +49,8 @@ impl<S: Store> Live<S> {
         let frames = (size.0 / FRAMES_DIVISOR).clamp(FRAMES_MIN, FRAMES_MAX).min((size.0 / 4).max(1));
         let behind = DropBehind::new(PageCount(frames / LAG_DIVISOR));
         let ring = Ring::new(PageCount(frames));
-        Self { cache, ring, streams: Streams::default(), hand: Hand::default(), behind }
+        let (streams, descents) = (Streams::default(), Descents::default());
+        Self { cache, ring, streams, descents, hand: Hand::default(), behind }
     }
 
     /// Pages in memory as they are.
@@ -87,15 +89,19 @@ impl<S: Store> Live<S> {
 
     /// A page that waits in `frame` is touched.
     pub(crate) fn take_back(&mut self, page: PageIndex, frame: FrameIndex) {
-        self.streams.window(page);
+        self.windows(page);
         self.ring.vacate(frame);
         self.cache.settle(page, Age::HOT);
         self.behind.brought(Run { start: page, count: PageCount(1) }, PageCount(1));
     }
 
+    /// Pages wanted for a fault, from it on and below it.
+    pub(crate) fn windows(&mut self, page: PageIndex) -> (PageCount, PageCount) {
+        (self.streams.window(page), self.descents.window(page))
+    }
+
     /// Pages from `start` on have been brought back, where `window` were wanted.
     pub(crate) fn brought(&mut self, start: PageIndex, count: PageCount, window: PageCount) {
-        self.streams.shortened(start, window, count);
         self.behind.brought(Run { start, count }, window);
     }
 }

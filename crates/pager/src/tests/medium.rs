@@ -127,7 +127,7 @@ fn a_pool_of_noise_shrinks_where_part_of_it_is_hot() {
         faults
     });
     let [demand, marginal] = faults;
-    assert!(demand > 100 && marginal * 2 < demand, "{marginal} faults on the pool against {demand}");
+    assert!(demand > 100 && marginal * 5 < demand * 3, "{marginal} faults on the pool against {demand}");
 }
 
 /// What agent, tables and the free room take is not there for the program: the pool leaves it a part of what is.

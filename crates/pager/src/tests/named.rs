@@ -11,7 +11,7 @@ use super::content::Content;
 use super::program::{Disturbance, FIRST, Mix, Program};
 use super::world::{Setup, TestPager, World};
 use crate::eviction::{Evicted, Worker};
-use crate::ledger::Counter;
+use crate::ledger::{Counter, Histogram};
 use crate::scan::{Scanned, scan};
 
 fn range(start: u64, count: u64) -> PageRange {
@@ -357,6 +357,23 @@ fn a_move_is_told_late_and_its_place_is_left_again() {
     }
 }
 
+/// Pages that are away, asked for from the last to the first: most come before that.
+#[test]
+fn a_walk_downwards_brings_what_lies_below() {
+    let mut world = scattered();
+    let is_away = |world: &World, page: u64| world.pager.lock().cache.place(PageIndex(FIRST + page)).is_away();
+    let pages: Vec<u64> = (100..400).filter(|&page| is_away(&world, page)).collect();
+    let faults = |world: &World| world.pager.entry.faults.iter().map(Histogram::count).sum::<u64>();
+    let before = faults(&world);
+    for page in pages.iter().rev() {
+        world.touch(PageIndex(FIRST + page), None).unwrap();
+        world.round();
+    }
+    let faults = faults(&world) - before;
+    assert!(pages.len() > 100 && faults * 3 < pages.len() as u64, "{faults} faults for {} pages", pages.len());
+    world.finish().unwrap();
+}
+
 /// What comes along with a fault must not take the place of a guard.
 #[test]
 fn guards_are_not_filled() {
@@ -366,6 +383,9 @@ fn guards_are_not_filled() {
     let guard = range(240, 1);
     world.pager.kernel.set(guard, Flag::Guarded, true);
     for page in 200..240 {
+        world.touch(PageIndex(FIRST + page), None).unwrap();
+    }
+    for page in (241..260).rev() {
         world.touch(PageIndex(FIRST + page), None).unwrap();
     }
     assert!(!world.pager.kernel.is_present(guard.start));

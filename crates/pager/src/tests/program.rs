@@ -68,8 +68,9 @@ pub(super) struct Program {
     threads: [Thread; THREADS],
     /// Ranges that are being discarded, by thread.
     discards: BTreeMap<usize, PageRange>,
-    /// The next page of a sequential walk.
+    /// The next page of a sequential walk, and whether it goes downwards.
     walk: PageIndex,
+    descends: bool,
     stamp: u64,
     /// Where something has been unmapped or moved away.
     left: PageIndex,
@@ -88,6 +89,7 @@ impl Program {
             threads: [Thread::Idle; THREADS],
             discards: BTreeMap::new(),
             walk: PageIndex(FIRST),
+            descends: false,
             stamp: 0,
             left: PageIndex(FIRST),
             made: BTreeMap::new(),
@@ -231,9 +233,15 @@ impl Program {
     /// A mapped page: half of them on a walk, so that prefetch windows open.
     fn some_page(&mut self) -> Option<PageIndex> {
         let from = if self.random.one_in(2) { self.walk } else { PageIndex(FIRST + self.random.below(ADDRESSES)) };
-        let page = *self.shadow.range(from..).next().or_else(|| self.shadow.iter().next())?.0;
+        let next = if self.descends && from == self.walk {
+            self.shadow.range(..=from).next_back()
+        } else {
+            self.shadow.range(from..).next()
+        };
+        let page = *next.or_else(|| self.shadow.iter().next())?.0;
         if from == self.walk || self.random.one_in(16) {
-            self.walk = page + PageCount(1);
+            self.descends ^= self.random.one_in(32);
+            self.walk = if self.descends { PageIndex(page.0 - 1) } else { page + PageCount(1) };
         }
         Some(page)
     }

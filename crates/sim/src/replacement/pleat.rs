@@ -64,6 +64,7 @@ impl Pleat {
                 self.live.cache.settle(page, Age::TOUCHED);
                 if !is_first {
                     self.misses += 1;
+                    self.live.streams.shortened(page, window, PageCount(1));
                     self.live.brought(page, PageCount(1), window);
                 }
             }

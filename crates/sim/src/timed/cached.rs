@@ -146,10 +146,25 @@ impl Cached {
         self.live.cache.settle_from_area(page, age, keeper, memory);
     }
 
-    /// Serves a fault on a page that is stored or below, and brings those behind it along.
+    /// Serves a fault on a page that is stored or below, and brings those beside it along.
     fn bring(&mut self, run: &mut Run<'_>, page: PageIndex) {
         run.pass(&run.setup.machine.fault);
-        let window = self.live.streams.window(page);
+        let (window, below) = self.live.windows(page);
+        let count = self.bring_run(run, page, window, true);
+        self.live.streams.shortened(page, window, count);
+        // The papers' kernels do not follow walks downwards.
+        if below == PageCount::ZERO || run.setup.machine.seat != Seat::Process {
+            return;
+        }
+        // The program has its page meanwhile; here it waits for all of them.
+        let away = (1..=below.0.min(page.0)).map(|step| PageIndex(page.0 - step));
+        let first = away.take_while(|page| self.live.cache.place(*page).is_away()).last();
+        let count = first.map_or(PageCount::ZERO, |first| self.bring_run(run, first, page - first, false));
+        self.live.descents.shortened(page, below, count);
+    }
+
+    /// Brings a page that is stored or below, and those behind it that come along.
+    fn bring_run(&mut self, run: &mut Run<'_>, page: PageIndex, window: PageCount, by_fault: bool) -> PageCount {
         let mut job = None;
         let found = match self.live.cache.look_up(page, &mut self.copy) {
             Lookup::Filled(word) => Beside::Filled(word),
@@ -164,7 +179,7 @@ impl Cached {
             Beside::Filled(_) => &mut run.faults.same_filled,
             Beside::Joined => &mut run.faults.backed,
             _ => &mut run.faults.compressed,
-        } += 1;
+        } += u64::from(by_fault);
         // In the papers' kernels plain swap reads neighbours together as well, which is not simulated: here neither does.
         let reads_ahead = run.setup.machine.seat == Seat::Process;
         let others = self.find_others(page, window, job.as_mut().filter(|_| reads_ahead));
@@ -172,18 +187,19 @@ impl Cached {
             run.read(job.bytes() as u64);
             self.live.cache.finish_read(job);
         }
-        run.prefetched += others.len() as u64;
         let count = PageCount(1 + others.len() as u64);
+        run.prefetched += count.0 - u64::from(by_fault);
         for (step, found) in (0..).zip(iter::once(found).chain(others)) {
             if !matches!(found, Beside::Filled(_) | Beside::Encoded(PAGE_BYTES)) {
                 run.pass(run.decode);
             }
             run.pass(&run.setup.machine.fill);
-            let (page, is_asked_for) = (page + PageCount(step), step == 0);
+            let (page, is_asked_for) = (page + PageCount(step), by_fault && step == 0);
             self.note_return(page, is_asked_for);
             self.settle(page, if is_asked_for { Age::TOUCHED } else { Age::NONE });
         }
         self.live.brought(page, count, window);
+        count
     }
 
     /// As the pager tells the divider of pages that leave.
@@ -359,7 +375,7 @@ impl Keeper for Cached {
             Place::Untouched => {
                 run.faults.first_touch += 1;
                 run.pass(&machine.first_touch);
-                self.live.streams.window(page);
+                self.live.windows(page);
                 self.live.cache.settle(page, Age::TOUCHED);
             }
             Place::Leaving(frame) => {

@@ -1,7 +1,7 @@
 //! What must come out whatever the costs are.
 
 use trace::synth::{Plan, synthesize};
-use trace::{Header, TimeUnit, Writer};
+use trace::{Header, Reference, TimeUnit, Writer};
 
 use super::*;
 
@@ -67,6 +67,31 @@ fn what_fits_compressed_never_waits_for_the_device() {
     assert!(pleat.faults.compressed > 10_000 && pleat.pool_bytes_max > 4 << 20, "{pleat:?}");
     let off = simulate(System::Off, &trace, 9000, "disk-castro", 0.25);
     assert!(off.run_seconds > 20.0 * pleat.run_seconds, "{} {}", off.run_seconds, pleat.run_seconds);
+}
+
+/// Pages come along whichever way a walk goes.
+#[test]
+fn walks_up_and_down_bring_what_comes_next() {
+    let upwards = plan("thrasher", 16_000, 160_000);
+    let mut downwards = Writer::new(vec![], Header::new(TimeUnit::References)).unwrap();
+    let mut reader = trace::open(&upwards[..]).unwrap();
+    let (mut batch, mut samples) = (vec![], vec![]);
+    loop {
+        reader.read(&mut batch, &mut samples).unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        for reference in &batch {
+            let page = PageIndex(16_000 - reference.page.0);
+            downwards.push(Reference { page, ..*reference }).unwrap();
+        }
+    }
+    let downwards = downwards.finish(None).unwrap();
+    for trace in [&upwards, &downwards] {
+        let outcome = simulate(pleat(), trace, 6000, "nvme", 0.4);
+        let faults = outcome.faults.compressed + outcome.faults.backed;
+        assert!(faults > 1000 && outcome.prefetched > 5 * faults, "{outcome:?}");
+    }
 }
 
 #[test]
