@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::unistd::{Pid, getsid};
 use pager::ledger::Ledger;
 use pager::ledger::occupant::{Occupancy, Place};
@@ -13,6 +14,8 @@ use sys::thread::{self, Processors};
 
 /// A wake-up may be missed where the kernel ends the wait for another reason.
 const WAIT: Duration = Duration::from_secs(10);
+/// Up to here the lowest priority weighs a seventh of the program's at most.
+const NICE_MAX: i32 = 10;
 /// Turns between two looks at the time: some microseconds.
 const TURNS: u32 = 64;
 /// What the occupant gets of a processor is looked at after so long.
@@ -22,18 +25,28 @@ const PART_MIN_PERCENT: u64 = 15;
 /// Then it stays away for so long.
 const REST: Duration = Duration::from_millis(250);
 
-/// Starts it if this machine has just two processors for the run: with more of them another idle one would take the busy
-/// one's place, with one there is none.
+/// Starts it if that can help, and takes nothing that somebody counts.
 pub(crate) fn start(ledger: &'static Ledger) {
-    // With a limit on processor time in the cgroup it says less: what the occupant takes the program would miss.
-    let is_pair = std::thread::available_parallelism().is_ok_and(|count| count.get() == 2);
-    if !is_pair || Processors::allowed().is_none_or(|allowed| allowed.count() != 2) {
-        return;
-    }
     // Without it the program is slower, no more.
-    if std::thread::Builder::new().name("pleat-occupant".into()).spawn(move || attend(ledger)).is_ok() {
+    if has_two_processors()
+        && is_time_free()
+        && std::thread::Builder::new().name("pleat-occupant".into()).spawn(move || attend(ledger)).is_ok()
+    {
         ledger.occupancy.offer();
     }
+}
+
+/// With more of them another idle one would take the busy one's place, with one there is none. With a limit on processor time in
+/// the cgroup the standard library sees fewer than are allowed: what the occupant takes the program would miss.
+fn has_two_processors() -> bool {
+    let whole = std::thread::available_parallelism().is_ok_and(|count| count.get() == 2);
+    whole && Processors::allowed().is_some_and(|allowed| allowed.count() == 2)
+}
+
+/// `ulimit -t` ends `pleat run` with its time; and who has been made nice would share with the program.
+fn is_time_free() -> bool {
+    let unlimited = getrlimit(Resource::RLIMIT_CPU).is_ok_and(|(soft, _)| soft == RLIM_INFINITY);
+    unlimited && thread::niceness() <= NICE_MAX
 }
 
 fn attend(ledger: &'static Ledger) {

@@ -193,6 +193,11 @@ pub fn lower_priority() {
     let _ = rustix::process::setpriority_process(None, 19);
 }
 
+/// From -20, which goes first, to 19.
+pub fn niceness() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or(0)
+}
+
 /// A set of processors.
 #[derive(Clone, Debug)]
 pub struct Processors(rustix::thread::CpuSet);
