@@ -225,8 +225,8 @@ impl Server {
             match self.fill(pager, page, count, kind, Asked { window, by_fault: true })? {
                 Some(filled) => {
                     self.streams.shortened(page, window, filled.max(PageCount(1)));
-                    let is_first = filled == PageCount::ZERO;
-                    let served = record(pager, if is_first { FaultKind::Raced } else { kind }, begun);
+                    let was_there = filled == PageCount::ZERO;
+                    let served = record(pager, if was_there { FaultKind::Raced } else { kind }, begun);
                     if below > PageCount::ZERO && kind != FaultKind::ZeroFill {
                         self.bring_below(pager, page, below);
                     }
