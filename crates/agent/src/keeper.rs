@@ -33,7 +33,7 @@ use crate::handler;
 use crate::watcher::Agent;
 
 /// The part of the budget that may wait in frames, as a divisor, and its bounds in pages.
-const FRAMES_DIVISOR: u64 = 16;
+const FRAMES_DIVISOR: u64 = 32;
 const FRAMES_MIN: u64 = 256;
 const FRAMES_MAX: u64 = 1 << 20;
 /// Stacks and thread blocks, as far as they are touched.

@@ -21,7 +21,7 @@ const MOVE_BATCH: PageCount = PageCount(32);
 /// Pages that the hand passes at a time.
 const LOOKS_MAX: u64 = 4096;
 /// The part of memory that may wait to be encoded, as a divisor, and its bounds in pages.
-const FRAMES_DIVISOR: u64 = 16;
+const FRAMES_DIVISOR: u64 = 32;
 const FRAMES_MIN: u64 = 256;
 const FRAMES_MAX: u64 = 1 << 20;
 /// The part of what may wait that a walk may use again, as a divisor.
