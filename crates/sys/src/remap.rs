@@ -238,7 +238,7 @@ pub unsafe fn in_pieces(request: Request, pieces: &Pieces) -> Result<usize, Errn
         // SAFETY: the caller's promise; the target is the caller's, or reserved here.
         if let Err(error) = unsafe { call(there) } {
             // SAFETY: as above.
-            unsafe { go_back(pieces, piece.start, from, target) };
+            unsafe { go_back(pieces, piece.start, from, target, kept != 0) };
             if !is_fixed {
                 // SAFETY: what was reserved here, and is empty again.
                 let _ = unsafe { rustix::mm::munmap(target as *mut _, new) };
@@ -249,18 +249,31 @@ pub unsafe fn in_pieces(request: Request, pieces: &Pieces) -> Result<usize, Errn
     Ok(target)
 }
 
-/// Moves the pieces before `end` back to where they came from.
+/// Moves the pieces before `end` back to where they came from, which is still theirs if it `is_kept` (`DONTUNMAP`).
 ///
 /// # Safety
 /// They have been moved to `target`.
-unsafe fn go_back(pieces: &Pieces, end: usize, from: usize, target: usize) {
+unsafe fn go_back(pieces: &Pieces, end: usize, from: usize, target: usize, is_kept: bool) {
     for piece in pieces.before(end) {
         let bytes = piece.end - piece.start;
         let start = target + (piece.start - from);
         let back = Request { from: start, old_bytes: bytes, new_bytes: bytes, flags: MAYMOVE | FIXED, to: piece.start };
-        // SAFETY: the caller's promise. What cannot go back stays where it is: nothing more can be done.
-        let _ = unsafe { call(back) };
+        // What cannot go back stays where it is: nothing more can be done.
+        if is_kept || is_ours_again(piece) {
+            // SAFETY: the caller's promise, and nobody else's memory is at the place.
+            let _ = unsafe { call(back) };
+        }
     }
+}
+
+/// Takes the place that a piece has left, unless another thread's mapping has come there meanwhile.
+fn is_ours_again(piece: Piece) -> bool {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: touches no memory that anybody else uses: it is refused where something is.
+    let place = unsafe {
+        rustix::mm::mmap_anonymous(piece.start as *mut _, piece.end - piece.start, ProtFlags::empty(), flags)
+    };
+    place.is_ok()
 }
 
 /// Addresses for `bytes`.
@@ -306,6 +319,17 @@ mod tests {
     fn words(at: usize, count: usize) -> Vec<u64> {
         // SAFETY: mapped by these tests.
         (0..count).map(|page| unsafe { ((at + page * PAGE_BYTES) as *const u64).read() }).collect()
+    }
+
+    /// Whether something is mapped there that can be written.
+    fn own_mapping(at: usize) -> bool {
+        let mut found = false;
+        process::mappings(&mut |mapping| {
+            let range = mapping.range.start.address() as usize..mapping.range.end.address() as usize;
+            found |= range.contains(&at) && mapping.anonymous && mapping.access[1] == b'w';
+        })
+        .unwrap();
+        found
     }
 
     fn stack() -> usize {
@@ -381,14 +405,45 @@ mod tests {
 
     #[test]
     fn a_move_that_fails_is_undone() {
-        let (from, mut pieces) = several();
-        let to = reserve(BYTES).unwrap();
-        // SAFETY: memory of this test's own. The last piece is not there any more.
-        unsafe { rustix::mm::munmap((from + 6 * PAGE_BYTES) as *mut _, 2 * PAGE_BYTES) }.unwrap();
-        let request = Request { from, old_bytes: BYTES, new_bytes: BYTES, flags: MAYMOVE | FIXED, to };
-        // SAFETY: as above.
-        assert_eq!(unsafe { in_pieces(request, &pieces) }, Err(Errno::FAULT));
-        assert_eq!(words(from, 6), [1, 2, 3, 4, 5, 6]);
+        let is_undone = |_| {
+            let (from, pieces) = several();
+            let to = reserve(BYTES).unwrap();
+            // SAFETY: memory of this test's own. The start of the last piece is not there any more; a hole of one page is too
+            // small for the mappings that threads of other tests make.
+            unsafe { rustix::mm::munmap((from + 6 * PAGE_BYTES) as *mut _, PAGE_BYTES) }.unwrap();
+            let request = Request { from, old_bytes: BYTES, new_bytes: BYTES, flags: MAYMOVE | FIXED, to };
+            // SAFETY: as above.
+            assert_eq!(unsafe { in_pieces(request, &pieces) }, Err(Errno::FAULT));
+            // Not if the thread of another test got a mapping there meanwhile.
+            (0..6).all(|page| own_mapping(from + page * PAGE_BYTES)) && words(from, 6) == [1, 2, 3, 4, 5, 6]
+        };
+        assert!((0..5).any(is_undone));
+    }
+
+    /// Another thread maps something where a piece was, before that goes back: it is let alone.
+    #[test]
+    fn what_has_come_to_its_place_is_let_alone() {
+        let (from, pieces) = several();
+        let target = reserve(BYTES).unwrap();
+        let there = Request { from, old_bytes: BYTES / 4, new_bytes: BYTES / 4, flags: MAYMOVE | FIXED, to: target };
+        // SAFETY: memory of this test's own.
+        unsafe { call(there) }.unwrap();
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: refused where something is.
+        let other = unsafe { rustix::mm::mmap_anonymous(from as *mut _, BYTES / 4, access, flags) };
+        if let Ok(other) = other {
+            // SAFETY: mapped above.
+            unsafe { other.cast::<u64>().write(77) };
+            // SAFETY: the first piece has been moved there.
+            unsafe { go_back(&pieces, from + 2 * PAGE_BYTES, from, target, false) };
+            assert_eq!((words(from, 1), words(target, 2)), (vec![77], vec![1, 2]));
+        }
+    }
+
+    #[test]
+    fn there_is_an_end_to_pieces() {
+        let (_, mut pieces) = several();
         while pieces.push(Piece::default()) {}
         assert_eq!(pieces.count, Pieces::MAX);
     }
