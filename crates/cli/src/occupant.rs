@@ -56,12 +56,20 @@ fn attend(ledger: &'static Ledger) {
     loop {
         wait_while(&occupancy.calls, heard, WAIT, Sharing::Machine);
         heard = occupancy.calls.load(Acquire);
-        while let Some(place) = occupancy.wanted(now_ns()).filter(is_of_this_session) {
+        while let Some(place) = occupancy.wanted(now_ns()).filter(|place| is_alone(ledger) && is_of_this_session(place))
+        {
             if !occupy(occupancy, place) {
                 std::thread::sleep(REST);
             }
         }
     }
+}
+
+/// Whether the run has no more than one managed process. Behind a fork two of them need both processors to keep inside the budget.
+fn is_alone(ledger: &Ledger) -> bool {
+    let used = ledger.processes_used.load(Relaxed) as usize;
+    let managed = ledger.processes.iter().take(used).filter(|process| process.share_bytes.load(Relaxed) > 0);
+    managed.take(2).count() < 2
 }
 
 /// Priorities count within a session only where the kernel groups processes by session (autogroup).
