@@ -56,9 +56,9 @@ fn attend(ledger: &'static Ledger) {
     loop {
         wait_while(&occupancy.calls, heard, WAIT, Sharing::Machine);
         heard = occupancy.calls.load(Acquire);
-        while let Some(place) = occupancy.wanted(now_ns()).filter(|place| is_alone(ledger) && is_of_this_session(place))
-        {
-            if !occupy(occupancy, place) {
+        while let Some(place) = occupancy.wanted(now_ns()) {
+            let may_stay = is_alone(ledger) && is_of_this_session(&place) && occupy(occupancy, place);
+            if !may_stay {
                 std::thread::sleep(REST);
             }
         }

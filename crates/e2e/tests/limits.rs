@@ -44,7 +44,9 @@ fn a_limit_on_addresses_is_the_programs_own() {
         println!("{when}: {:.2?} against {:.2?}", after.wall, before.wall);
         assert_same(&before, &after);
         let reclaimed = stats(&turn)["pages_reclaimed"].as_u64().expect("a number");
-        println!("peaks {:?}, {reclaimed} pages reclaimed", [&after, &before].map(|run| mib(run.peaks.anon_bytes)));
+        let peaks = [&after, &before].map(|run| mib(run.peaks.anon_bytes));
+        println!("peaks {peaks:?}, {reclaimed} pages reclaimed");
+        assert!(after.peaks.anon_bytes < before.peaks.anon_bytes, "nothing was reclaimed: {peaks:?}");
         assert!(reclaimed > 10_000, "{reclaimed}: the run was not managed");
         turn.assert_clean(&after);
     }

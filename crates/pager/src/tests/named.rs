@@ -385,14 +385,28 @@ fn guards_are_not_filled() {
     for page in 200..240 {
         world.touch(PageIndex(FIRST + page), None).unwrap();
     }
-    for page in (241..260).rev() {
-        world.touch(PageIndex(FIRST + page), None).unwrap();
-    }
     assert!(!world.pager.kernel.is_present(guard.start));
     assert!(world.pager.kernel.is_present(range(239, 1).start));
     let prefetched =
         world.pager.entry.counters[Counter::Prefetched as usize].load(core::sync::atomic::Ordering::Relaxed);
     assert!(prefetched > 0);
+}
+
+/// The same where it comes along with a fault above it.
+#[test]
+fn guards_below_are_not_filled() {
+    let mut world = scattered();
+    let is_away = |world: &World, page: u64| world.pager.lock().cache.place(PageIndex(FIRST + page)).is_away();
+    let first = (0..590).find(|&page| (page..page + 8).all(|page| is_away(&world, page))).expect("eight in a row");
+    let guard = range(first + 1, 1);
+    world.pager.kernel.set(guard, Flag::Guarded, true);
+    for page in (first + 2..first + 8).rev() {
+        world.touch(PageIndex(FIRST + page), None).unwrap();
+    }
+    assert!(!world.pager.kernel.is_present(guard.start));
+    assert!(world.pager.entry.count(Counter::Prefetched) > 0);
+    world.pager.kernel.set(guard, Flag::Guarded, false);
+    world.finish().unwrap();
 }
 
 /// 600 pages in 1.5 MiB, of which none waits in the ring, and which have gone one by one.
