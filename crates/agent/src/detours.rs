@@ -16,24 +16,26 @@ type FindSymbol = unsafe extern "C" fn(library: *const c_void, name: *const c_ch
 const BEHIND_US: usize = usize::MAX;
 
 /// To be called while the program has one thread, which does nothing else. Where it cannot be done all is as without it:
-/// growth is seen a moment later.
-pub(crate) fn place() {
+/// growth is seen a moment later. Says whether all of it will be told, but for mappings that mremap makes longer: of those that
+/// are managed the kernel tells, and that function is a call among others in some libcs.
+pub(crate) fn place() -> bool {
     if sys::process::thread_count() != Some(1) {
-        return;
+        return false;
     }
-    let detours: [(&CStr, c_long, usize); 4] = [
+    place_one(c"mremap", remap::MREMAP, calls::mremap as *const () as usize);
+    let detours: [(&CStr, c_long, usize); 3] = [
         (c"mmap", remap::MMAP, calls::mmap as *const () as usize),
-        (c"mremap", remap::MREMAP, calls::mremap as *const () as usize),
         (c"mprotect", remap::MPROTECT, calls::mprotect as *const () as usize),
         (c"brk", remap::BRK, calls::brk as *const () as usize),
     ];
-    for (name, number, ours) in detours {
-        let libcs = behind_us(name);
-        if libcs != 0 {
-            // SAFETY: a function of a library's, which the only thread does not run; ours does the same.
-            let _ = unsafe { sys::detour::place(libcs, number as u8, ours) };
-        }
-    }
+    detours.map(|(name, number, ours)| place_one(name, number, ours)) == [true; 3]
+}
+
+/// The only thread runs none of these functions; ours do the same.
+fn place_one(name: &CStr, number: c_long, ours: usize) -> bool {
+    let libcs = behind_us(name);
+    // SAFETY: a function of a library's, see above.
+    libcs != 0 && unsafe { sys::detour::place(libcs, number as u8, ours) }.is_ok()
 }
 
 /// The address of a symbol in the libraries behind ours; 0 if there is none.

@@ -39,6 +39,8 @@ pub(crate) struct Growth {
     /// Threads that fork: management does not begin before they are done, and who waits for it may hold a lock of malloc's,
     /// which they take.
     forking: AtomicU32,
+    /// All that goes through libc is told ([`crate::detours`]).
+    is_told: AtomicBool,
 }
 
 impl Growth {
@@ -50,12 +52,22 @@ impl Growth {
             is_waited_for: AtomicBool::new(false),
             has_waited: AtomicBool::new(false),
             forking: AtomicU32::new(0),
+            is_told: AtomicBool::new(false),
         }
     }
 
     /// From now on nobody waits for management to begin.
     pub(crate) fn give_up(&self) {
         self.has_waited.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on whatever goes through libc is told.
+    pub(crate) fn will_be_told(&self) {
+        self.is_told.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed)
     }
 
     pub(crate) fn begin_fork(&self) {

@@ -102,7 +102,9 @@ extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment:
     };
     let agent: &'static Agent = Box::leak(Box::new(agent));
     AGENT.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Release);
-    crate::detours::place();
+    if crate::detours::place() {
+        agent.growth.will_be_told();
+    }
     if membership.is_in_user_mode() {
         return start_in_user_mode(agent);
     }

@@ -169,6 +169,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         entry: membership.entry,
         share: ByteCount(budget),
         agent: ByteCount(STACK_BYTES),
+        is_told_of_growth: agent.growth.is_told(),
         frames,
         untouchable: agent.library_memory.clone(),
     };

@@ -40,18 +40,12 @@ impl Accounts {
     pub(crate) fn new(share: ByteCount, agent: ByteCount) -> Self {
         Self {
             share,
-            marks: Watermarks::of(share),
+            marks: Watermarks::wide(share),
             agent,
             log_buffers: ByteCount::ZERO,
             unmanaged: 0,
             exhausted: false,
         }
-    }
-
-    /// A new share.
-    pub(crate) fn set_share(&mut self, share: ByteCount) {
-        self.share = share;
-        self.marks = Watermarks::of(share);
     }
 
     /// The kernel counts `resident` bytes while we hold `holdings`. Of these `unfilled` are frames of an area that may not have

@@ -38,6 +38,8 @@ pub struct Config {
     pub share: ByteCount,
     /// What the agent itself takes, whatever it does.
     pub agent: ByteCount,
+    /// Whether the program's threads tell of memory that they map ([`Pager::announce`]), all that goes through libc.
+    pub is_told_of_growth: bool,
     /// Frames that the kernel has for pages on their way out.
     pub frames: PageCount,
     /// Addresses that must stay as they are: pleat's own, and what was mapped before the agent came.
@@ -51,6 +53,9 @@ pub struct Pager<K, S> {
     pub(crate) codec: &'static dyn Codec,
     pub(crate) entry: &'static Process,
     pub(crate) untouchable: Vec<Range<u64>>,
+    /// The whole budget.
+    pub(crate) budget: ByteCount,
+    pub(crate) is_told_of_growth: bool,
     /// Whether the store is an area, which `State::area` keeps.
     pub(crate) has_area: bool,
     state: Lock<State<S>>,
@@ -76,6 +81,8 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             codec: config.codec,
             entry: config.entry,
             untouchable: config.untouchable,
+            budget: config.share,
+            is_told_of_growth: config.is_told_of_growth,
             has_area: config.area.is_some(),
             desk: Desk::new(),
             state: Lock::new(State::new(cache, config.area, config.divider, Ring::new(config.frames), accounts)),

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use backing::LogFull;
 use page::{ByteCount, PageCount};
+use policy::sizing::{self, Surge, Watermarks};
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -68,6 +69,9 @@ pub struct Reclaimer {
     worker: Worker,
     /// Unmanaged bytes after the last scan: what cannot be managed.
     unmanageable: i64,
+    /// Unmanaged bytes at the last look.
+    last_unmanaged: i64,
+    surge: Surge,
     scanned_once: bool,
     scan_again_ns: u64,
     /// The last scan was a short one.
@@ -92,6 +96,8 @@ impl Reclaimer {
         Self {
             worker: Worker::patient(),
             unmanageable: 0,
+            last_unmanaged: 0,
+            surge: Surge::UNKNOWN,
             scanned_once: false,
             scan_again_ns: 0,
             scans_shortly: false,
@@ -109,6 +115,8 @@ impl Reclaimer {
         let begun = pager.kernel.now_ns();
         let resident = self.resident(pager, begun);
         let unmanaged = self.reconcile(pager, resident, share);
+        self.set_marks(pager, unmanaged - self.last_unmanaged, begun);
+        self.last_unmanaged = unmanaged;
         let sight = pager.announcements.sight();
         if self.wants_scan(pager, unmanaged, begun) && matches!(scan(pager), Scanned::Registered(_)) {
             pager.announcements.have_been_scanned(sight);
@@ -118,6 +126,7 @@ impl Reclaimer {
             self.scans_shortly = scanned - begun <= SCAN_NS_SHORT;
             let resident = self.resident(pager, begun);
             self.unmanageable = self.reconcile(pager, resident, share);
+            self.last_unmanaged = self.unmanageable;
         }
         let until_ns = begun + ROUND_NS_MAX;
         self.division.look(pager, begun);
@@ -162,12 +171,24 @@ impl Reclaimer {
         let buffers = state.cache.log_figures().map_or(0, |figures| figures.buffer_bytes);
         let unfilled = if pager.has_area { state.cache.store_figures().external_waste() } else { ByteCount::ZERO };
         let accounts = &mut state.accounts;
-        if accounts.share != share {
-            accounts.set_share(share);
-        }
+        accounts.share = share;
         accounts.log_buffers = ByteCount(buffers);
         accounts.reconcile(resident, holdings, unfilled);
         accounts.unmanaged
+    }
+
+    /// How much room is to be kept free: little where the program tells of its growth before it happens, and nobody else takes part
+    /// of the budget, whether another process or a page that two of them share and one writes to.
+    fn set_marks<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, grown: i64, now: u64) {
+        // Before the first scan all of it is unmanaged.
+        let surge = self.surge.note(if self.scanned_once { grown } else { 0 }, now);
+        let accounts = &mut pager.lock().accounts;
+        let is_alone = sizing::is_alone(accounts.share, pager.budget) && !self.sharing.may_share;
+        accounts.marks = if is_alone && pager.is_told_of_growth {
+            Watermarks::narrow(accounts.share, surge)
+        } else {
+            Watermarks::wide(accounts.share)
+        };
     }
 
     fn wants_scan<K: Kernel, S: Store>(&self, pager: &Pager<K, S>, unmanaged: i64, now: u64) -> bool {

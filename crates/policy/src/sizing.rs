@@ -17,16 +17,59 @@ pub struct Watermarks {
     pub high: ByteCount,
 }
 
+const MIB: u64 = 1 << 20;
+
 impl Watermarks {
-    /// Marks for a share. Below `low` must be room for what the program can touch, in memory that is not registered
-    /// yet, between two looks at it: 2 MiB a millisecond at the speed of page faults, and a look each millisecond, or
-    /// each few while a segment is written.
-    pub fn of(share: ByteCount) -> Self {
-        const MIB: u64 = 1 << 20;
+    /// Marks for a share of a program whose growth is only seen. Below `low` must be room for what it can touch, in memory that
+    /// is not registered yet, between two looks at it: 2 MiB a millisecond at the speed of page faults, and a look each
+    /// millisecond, or each few while a segment is written.
+    pub fn wide(share: ByteCount) -> Self {
         // How fast a program grows does not depend on its share: small shares keep a larger part free.
         let part = (share.0 / 12).max((share.0 / 8).min(12 * MIB));
-        let high = part.clamp(3 * MIB, 32 * MIB).min(share.0 / 4).max(64 << 10);
+        Self::below(share, part.clamp(3 * MIB, 32 * MIB))
+    }
+
+    /// Marks for a share of a program that tells of its growth, and took at most `surge` bytes unasked of late: what it may touch
+    /// before it is told to wait, and that several times over. Never wider than [`Watermarks::wide`].
+    pub fn narrow(share: ByteCount, surge: ByteCount) -> Self {
+        let part = (share.0 / 64).clamp(MIB, 8 * MIB).saturating_add(surge.0.saturating_mul(SURGES));
+        Self::below(share, part.min(Self::wide(share).high.0))
+    }
+
+    fn below(share: ByteCount, high: u64) -> Self {
+        let high = high.min(share.0 / 4).max(64 << 10);
         Self { min: ByteCount(high / 4), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
+    }
+}
+
+/// How many surges like the last ones there is room for.
+const SURGES: u64 = 4;
+
+/// The most that the program took between two looks without asking, of late: memory that nobody manages yet. Forgotten by half
+/// in [`Surge::HALF_LIFE_NS`].
+#[derive(Clone, Copy, Debug)]
+pub struct Surge {
+    bytes: u64,
+    at_ns: u64,
+}
+
+impl Surge {
+    /// Time in which half of a surge is forgotten.
+    pub const HALF_LIFE_NS: u64 = 50_000_000;
+
+    /// Of a program that nobody has looked at: as much as fills the widest marks of all.
+    pub const UNKNOWN: Self = Self { bytes: 8 * MIB, at_ns: 0 };
+
+    /// It has taken so many bytes more since the last look, or given some back. Returns the surge of late.
+    pub fn note(&mut self, grown: i64, now_ns: u64) -> ByteCount {
+        let passed = now_ns.saturating_sub(self.at_ns);
+        if self.at_ns == 0 || passed >= Self::HALF_LIFE_NS {
+            self.bytes /= if self.at_ns == 0 { 1 } else { 2 };
+            self.at_ns = now_ns;
+        }
+        // More would only take longer to be forgotten.
+        self.bytes = self.bytes.max((grown.max(0) as u64).min(Self::UNKNOWN.bytes));
+        ByteCount(self.bytes)
     }
 }
 
@@ -59,19 +102,47 @@ pub fn share(budget: ByteCount, own: ByteCount, total: ByteCount, processes: u64
     ByteCount(even + (u128::from(by_holding) * u128::from(own.0) / u128::from(total)) as u64)
 }
 
+/// Whether so large a share of a budget is that of its only process: of several each leaves the others an even part.
+pub fn is_alone(share: ByteCount, budget: ByteCount) -> bool {
+    share > budget - ByteCount(budget.0 / EVEN_DIVISOR / 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MIB: u64 = 1 << 20;
-
     #[test]
     fn reclaim_wakes_below_low_and_aims_at_high() {
-        let marks = Watermarks::of(ByteCount(120 * MIB));
+        let marks = Watermarks::wide(ByteCount(120 * MIB));
         assert_eq!(marks.high, ByteCount(12 * MIB));
         assert_eq!(reclaim_goal(marks.low.0 as i64, marks), ByteCount::ZERO);
         assert_eq!(reclaim_goal(marks.low.0 as i64 - 1, marks).0, marks.high.0 - marks.low.0 + 1);
         assert_eq!(reclaim_goal(-5, marks).0, marks.high.0 + 5);
+    }
+
+    #[test]
+    fn who_tells_of_growth_has_nearly_all_and_surges_widen_the_marks() {
+        let share = ByteCount(96 * MIB);
+        let high = |surge| Watermarks::narrow(share, ByteCount(surge)).high.0;
+        assert_eq!([high(0), high(MIB), high(3 * MIB)], [3 * MIB / 2, 11 * MIB / 2, 12 * MIB]);
+        assert_eq!(Watermarks::narrow(share, ByteCount(u64::MAX)), Watermarks::wide(share));
+        // However small the share is.
+        for share in [1 << 18, MIB, 8 * MIB, 1 << 40].map(ByteCount) {
+            let marks = Watermarks::narrow(share, ByteCount::ZERO);
+            assert!(0 < marks.min.0 && marks.min < marks.low && marks.low < marks.high && marks.high.0 <= share.0 / 4);
+            assert!(marks.high <= Watermarks::wide(share).high);
+        }
+    }
+
+    #[test]
+    fn surges_are_forgotten_by_and_by() {
+        let mut surge = Surge::UNKNOWN;
+        let first = surge.note(0, 7);
+        assert!(Watermarks::narrow(ByteCount(1 << 40), first).high == Watermarks::wide(ByteCount(1 << 40)).high);
+        let mut after = |halves: u64, grown| surge.note(grown, 7 + halves * Surge::HALF_LIFE_NS).0;
+        assert_eq!([after(1, 0), after(2, -5), after(3, MIB as i64)], [4 * MIB, 2 * MIB, MIB]);
+        assert_eq!([after(3, 6 * MIB as i64), after(3, 0), after(4, 0)], [6 * MIB, 6 * MIB, 3 * MIB]);
+        assert_eq!(after(5, i64::MAX), 8 * MIB);
     }
 
     #[test]
@@ -94,8 +165,14 @@ mod tests {
 
     #[test]
     fn a_lone_process_has_the_whole_budget() {
+        let budget = ByteCount(64 * MIB);
         for own in [0, 1, 80 * MIB] {
-            assert_eq!(share(ByteCount(64 * MIB), ByteCount(own), ByteCount(own), 1), ByteCount(64 * MIB));
+            assert_eq!(share(budget, ByteCount(own), ByteCount(own), 1), budget);
+        }
+        // What small processes take that nobody manages is not there to be shared.
+        assert!(is_alone(share(ByteCount(60 * MIB), ByteCount(1), ByteCount(1), 1), budget));
+        for processes in 2..5 {
+            assert!(!is_alone(share(budget, ByteCount(1 << 40), ByteCount(1 << 40), processes), budget));
         }
     }
 

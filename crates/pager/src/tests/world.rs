@@ -127,6 +127,7 @@ impl World {
             entry: entry(),
             share,
             agent,
+            is_told_of_growth: true,
             frames,
             untouchable: vec![],
         };

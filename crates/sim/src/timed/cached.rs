@@ -94,7 +94,9 @@ impl Cached {
             write_back: parts.write_back,
         });
         let (marks, agent) = match seat {
-            Seat::Process => (Watermarks::of(share), ByteCount(AGENT_BYTES.min(share.0 / AGENT_DIVISOR))),
+            Seat::Process => {
+                (Watermarks::narrow(share, ByteCount::ZERO), ByteCount(AGENT_BYTES.min(share.0 / AGENT_DIVISOR)))
+            }
             Seat::Kernel => (kernel_marks(share), ByteCount::ZERO),
         };
         Self {
