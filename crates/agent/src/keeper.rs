@@ -15,6 +15,7 @@ use cache::{AreaKeeper, Cache};
 use codec::Codec;
 use page::{ByteCount, PAGE_BYTES, PageCount};
 use pager::ledger::occupant::Occupancy;
+use pager::ledger::reference_log::ReferenceLog;
 use pager::ledger::{Counter, Phase, Process};
 use pager::{Config, Pager, Reclaimer, Rest};
 use store::AnyStore;
@@ -170,6 +171,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         share: ByteCount(budget),
         agent: ByteCount(STACK_BYTES),
         is_told_of_growth: agent.growth.is_told(),
+        references: references(membership),
         frames,
         untouchable: agent.library_memory.clone(),
     };
@@ -182,6 +184,12 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         occupancy: &membership.ledger.occupancy,
         fault: &agent.fault,
     })
+}
+
+/// Where to tell what the program references, if this is the process whose references are recorded.
+fn references(membership: &Membership) -> Option<&'static ReferenceLog> {
+    let log = &membership.ledger.references;
+    log.is_for(thread::process_id()).then_some(log)
 }
 
 /// Which faults this run's userfaultfds serve.

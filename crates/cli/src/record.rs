@@ -1,4 +1,5 @@
-//! `pleat record`: a trace of every page that a program references, by valgrind; and traces of other programs, reduced.
+//! `pleat record`: a trace of every page that a program references, by valgrind, or of those that it asks for inside a budget
+//! ([`light`]); and traces of other programs, reduced.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,6 +20,8 @@ use crate::failure::{Failure, STATUS_NOT_FOUND};
 use crate::signals::Signals;
 use crate::synth::create;
 
+mod light;
+
 /// Room between valgrind and us: what it writes in some milliseconds.
 const PIPE_BYTES: i32 = 1 << 20;
 /// A read that brings less is followed by a pause.
@@ -35,12 +38,18 @@ Examples:
   pleat record --out all.trace --reduce 0 -- ./solver in.dat
   pleat record --out lines.trace --lines -- ./solver in.dat
   pleat record --out app.trace --from lackey.txt            # import what lackey, or any other program, has written
+  pleat record --light --ram 64M --out app.trace -- ./solver in.dat
 
 The program runs under valgrind's lackey (Debian: valgrind), some hundred times slower, and every access that it makes to
 memory is seen, but none that the kernel makes for it. Processes that it starts are not recorded. Time is instructions.
 
 A reduced trace is smaller and gives the same: LRU and MIN fault exactly as often on it as on the whole trace, for every
 memory of COUNT pages or more (safely-allowed-drop: Kaplan, Smaragdakis and Wilson, 2003).
+
+With --light the program runs under pleat run instead, so that no page stays for long without being asked for again. The trace has
+each page that was missing, whether it was to be read or written, by which thread and when, in nanoseconds of the program's own
+time; and how short the pages that left got. It has no use of a page that was there, so it tells less than a whole trace, and the
+more the smaller the budget. Only the first process that becomes large is recorded.
 
 Exit status: that of the program; 125 when pleat itself fails.";
 
@@ -58,6 +67,16 @@ pub(crate) struct RecordArgs {
     /// Record lines of 1 KiB, for pleat sim --mxt-hardware
     #[arg(long)]
     lines: bool,
+
+    /// Run the program inside this budget instead, at nearly its own speed, and record what is not there when it asks for it
+    ///
+    /// Small budgets show more: what stays in memory is used unseen.
+    #[arg(long, requires = "ram", conflicts_with_all = ["reduce", "lines", "from"])]
+    light: bool,
+
+    /// The budget of --light, as for pleat run
+    #[arg(long, value_name = "SIZE|PERCENT%", requires = "light")]
+    ram: Option<String>,
 
     /// Take references from this trace instead of a program
     #[arg(long, value_name = "TRACE", conflicts_with = "command", required_unless_present = "command")]
@@ -89,6 +108,9 @@ impl RecordArgs {
 
 /// `pleat record`.
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
+    if let (true, Some(ram)) = (args.light, &args.ram) {
+        return light::record(&args.out, ram, &args.command);
+    }
     args.reduced()?;
     let Some(from) = &args.from else { return record(args) };
     let name = from.display();

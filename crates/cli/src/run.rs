@@ -34,6 +34,14 @@ const THRESHOLD_DENOMINATOR: u64 = 2;
 
 /// Runs the program.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    run_watched(args, |_| Ok(|| Ok(())))
+}
+
+/// The same, with somebody who looks at the ledger from before the program starts; what he returns is called once it has ended.
+pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
+    args: &RunArgs,
+    watch: impl FnOnce(&'static Ledger) -> Result<End>,
+) -> Result<ExitCode> {
     let system = system::chosen(args)?;
     let budget = budget::budget(args.ram)?;
     let agent = agent::find()?;
@@ -58,8 +66,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     // Before the program starts: a signal that comes now is handed on as soon as there is somebody to hand it to.
     let signals = Signals::catch().context("cannot catch signals")?;
     let started = Instant::now();
-    let child = spawn(args, &path, &agent, &file)?;
     let ledger = file.content();
+    let end_watch = watch(ledger)?;
+    let child = spawn(args, &path, &agent, &file)?;
     occupant::start(ledger);
     let mut supervisor = Supervisor {
         ledger,
@@ -75,6 +84,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let end = supervisor.run()?;
     supervisor.write_stats(false);
+    end_watch()?;
     if args.verbose {
         eprint!("{}", summary::Summary { run: &run, report: &supervisor.report(false) });
     }

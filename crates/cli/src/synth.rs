@@ -81,9 +81,9 @@ pub(crate) fn run(args: &SynthArgs) -> Result<()> {
 }
 
 /// A file to be written, or standard output.
-pub(crate) fn create(path: &Path) -> Result<Box<dyn Write>> {
+pub(crate) fn create(path: &Path) -> Result<Box<dyn Write + Send>> {
     if path == Path::new("-") {
-        return Ok(Box::new(BufWriter::new(io::stdout().lock())));
+        return Ok(Box::new(BufWriter::new(io::stdout())));
     }
     let file = File::create(path).with_context(|| format!("--out {}", path.display()))?;
     Ok(Box::new(BufWriter::with_capacity(1 << 18, file)))

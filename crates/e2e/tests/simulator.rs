@@ -1,11 +1,67 @@
-//! `pleat sim --calibrate`: measures this machine, and what it writes is a machine and a device for the simulator.
+//! What the simulator is fed with from live runs: `pleat sim --calibrate` measures this machine, `pleat record --light` records
+//! what a program asks for.
 #![forbid(unsafe_code)]
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::process::Command;
 
-use pleat_e2e::{pleat, turn};
+use page::PageIndex;
+use pleat_e2e::{pleat, skipped, turn};
 use serde_json::Value;
+use trace::Access;
+
+/// Within 16 MiB, which are 4096.
+const WALKED_PAGES: u64 = 10_000;
+const RESIDENT_PAGES_MAX: usize = 4096;
+
+#[test]
+fn a_light_recording_has_what_a_walk_asks_for() {
+    let turn = turn("light");
+    let walk = match turn.compile("walk.c", &[]) {
+        Ok(walk) => walk,
+        Err(why) => return skipped(&why),
+    };
+    let out = turn.word("walk.trace");
+    let swap = turn.swap();
+    let words = ["record", "--light", "--ram=16M", "--out", &out, "--", &walk, &WALKED_PAGES.to_string()];
+    let output = Command::new(pleat()).args(words).env("PLEAT_SWAP", swap).output().expect("pleat runs");
+    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && error.is_empty(), "{error}");
+    let first = PageIndex(said.split(' ').next().unwrap().parse().unwrap());
+    let mapping = first..PageIndex(first.0 + WALKED_PAGES);
+
+    let mut trace = trace::open(File::open(&out).unwrap()).unwrap();
+    let (mut references, mut lengths) = (Vec::new(), Vec::new());
+    let (mut batch, mut samples) = (Vec::new(), Vec::new());
+    loop {
+        trace.read(&mut batch, &mut samples).unwrap();
+        lengths.extend(samples.iter().filter(|one| mapping.contains(&one.page)).map(|one| one.sizes[0]));
+        if batch.is_empty() {
+            break;
+        }
+        references.extend(batch.iter().filter(|reference| mapping.contains(&reference.page)).copied());
+    }
+    assert!(matches!(trace.ending(), trace::Ending::Whole { .. }), "{:?}", trace.ending());
+    let pages = |access| references.iter().filter(move |one| one.access == access).map(|one| one.page);
+    let written: Vec<_> = pages(Access::Write).collect();
+    assert!(
+        written.iter().copied().eq((0..WALKED_PAGES).map(|page| PageIndex(first.0 + page))),
+        "each page once, in order"
+    );
+    // In each of both walks all that could not stay, in order.
+    let read: Vec<_> = pages(Access::Read).collect();
+    let turns: Vec<_> = (1..read.len()).filter(|&at| read[at] < read[at - 1]).collect();
+    assert_eq!(turns.len(), 1, "two walks");
+    for walk in [&read[..turns[0]], &read[turns[0]..]] {
+        let distinct: BTreeSet<_> = walk.iter().collect();
+        assert_eq!(distinct.len(), walk.len(), "a page twice in a walk");
+        assert!(walk.len() + RESIDENT_PAGES_MAX >= WALKED_PAGES as usize, "only {} of a walk", walk.len());
+    }
+    assert!(references.windows(2).all(|pair| pair[0].thread == pair[1].thread && pair[0].time <= pair[1].time));
+    // One word and zeros: some tens of bytes.
+    assert!(lengths.len() > 1000 && lengths.iter().all(|length| *length < 200), "{}", lengths.len());
+}
 
 #[test]
 fn a_calibrated_machine_can_be_simulated() {

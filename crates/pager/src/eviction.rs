@@ -64,6 +64,17 @@ enum Encoded {
     Incompressible,
 }
 
+impl Encoded {
+    /// How long it is: none at all for one repeated word, a page where the codec has made it no shorter.
+    fn bytes(self) -> usize {
+        match self {
+            Self::Nothing | Self::SameFilled(_) => 0,
+            Self::Shorter(length) => length,
+            Self::Incompressible => PAGE_BYTES,
+        }
+    }
+}
+
 /// What encoding a batch came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Batch {
@@ -164,11 +175,12 @@ impl Worker {
         let mut encoded = 0;
         for (slot, frame) in window.frames().enumerate() {
             self.encoded[slot] = Encoded::Nothing;
-            if pages[slot].is_some() {
+            if let Some(page) = pages[slot] {
                 // SAFETY: the frame holds a page and is marked as being encoded: nobody moves it, and the only other
                 // reader copies it. The frame is ours, so no one writes to it.
                 let bytes = unsafe { &*pager.kernel.frame(frame) };
                 self.encoded[slot] = encode_page(pager, &mut self.scratch, bytes, &mut self.encodings[slot]);
+                pager.note_length(page, self.encoded[slot].bytes());
                 encoded += 1;
             }
         }

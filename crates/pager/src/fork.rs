@@ -117,6 +117,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         unsafe { self.desk.clear() };
         self.replace_kernel(replace);
         self.entry = entry;
+        self.references = None;
         let mut state = self.lock();
         self.set_has_forked(false);
         state.forked.clear();

@@ -12,11 +12,13 @@ use core::sync::atomic::{
 use sys::sync::{Sharing, wake_all};
 
 use self::occupant::Occupancy;
+use self::reference_log::ReferenceLog;
 
 pub mod occupant;
+pub mod reference_log;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x04");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x05");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -425,6 +427,8 @@ pub struct Ledger {
     pub swap_path: [AtomicU64; PATH_BYTES / 8],
     /// The processes.
     pub processes: [Process; PROCESSES_MAX],
+    /// What one of them references, for `pleat record --light`.
+    pub references: ReferenceLog,
 }
 
 // SAFETY: atomic numbers all the way down, `repr(C)` without padding, valid when zero.

@@ -23,6 +23,7 @@ mod order;
 mod pager;
 mod readings;
 mod reclaimer;
+mod recording;
 mod regions;
 mod scan;
 mod server;

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use cache::ring::Ring;
 use cache::{AreaKeeper, Cache};
 use codec::Codec;
-use page::{ByteCount, PageCount};
+use page::{ByteCount, PageCount, PageIndex};
 use policy::area::divider::Divider;
 use store::Store;
 use sys::kernel::{Kernel, Message};
@@ -19,6 +19,7 @@ use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
 use crate::account::Accounts;
 use crate::announce::Announcements;
 use crate::ledger::Process;
+use crate::ledger::reference_log::ReferenceLog;
 use crate::order::Asked;
 use crate::readings::Readings;
 use crate::state::State;
@@ -40,10 +41,20 @@ pub struct Config {
     pub agent: ByteCount,
     /// Whether the program's threads tell of memory that they map ([`Pager::announce`]), all that goes through libc.
     pub is_told_of_growth: bool,
+    /// Where to tell what the program references.
+    pub references: Option<&'static ReferenceLog>,
     /// Frames that the kernel has for pages on their way out.
     pub frames: PageCount,
     /// Addresses that must stay as they are: pleat's own, and what was mapped before the agent came.
     pub untouchable: Vec<Range<u64>>,
+}
+
+/// A thread waits for a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) page: PageIndex,
+    pub(crate) thread: u32,
+    pub(crate) is_write: bool,
 }
 
 /// One process's memory under management.
@@ -53,6 +64,7 @@ pub struct Pager<K, S> {
     pub(crate) codec: &'static dyn Codec,
     pub(crate) entry: &'static Process,
     pub(crate) untouchable: Vec<Range<u64>>,
+    pub(crate) references: Option<&'static ReferenceLog>,
     /// The whole budget.
     pub(crate) budget: ByteCount,
     pub(crate) is_told_of_growth: bool,
@@ -81,6 +93,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             codec: config.codec,
             entry: config.entry,
             untouchable: config.untouchable,
+            references: config.references,
             budget: config.share,
             is_told_of_growth: config.is_told_of_growth,
             has_area: config.area.is_some(),
@@ -122,14 +135,14 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// The state is locked from before the reading until after the following: so whoever holds the lock knows that
     /// every message that has been read has been followed, or that some are held back ([`State::is_holding`]); and the
     /// kernel refuses to move anything while one is unread.
-    pub(crate) fn read_messages(&self, state: &mut State<S>, fault: &mut dyn FnMut(page::PageIndex, u32)) -> bool {
+    pub(crate) fn read_messages(&self, state: &mut State<S>, fault: &mut dyn FnMut(Fault)) -> bool {
         if !state.can_follow() || state.is_patient() {
             return false;
         }
         self.readings.begin();
         let may_be_more = self.kernel.messages(&mut |message| {
-            if let Message::Fault { page, thread } = message {
-                fault(page, thread);
+            if let Message::Fault { page, thread, is_write } = message {
+                fault(Fault { page, thread, is_write });
             } else {
                 state.follow(message);
             }

@@ -95,6 +95,7 @@ fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: 
     let _ = pager.kernel.resident(range, &mut |run| {
         for page in run.start.until(run.end) {
             state.adopt(page);
+            pager.note_found(page);
         }
     });
     // What is managed sends its messages in time.

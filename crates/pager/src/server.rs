@@ -22,6 +22,7 @@ use sys::sync::Held;
 use crate::Pager;
 use crate::eviction::{Batch, Evicted, Worker};
 use crate::ledger::{Counter, FaultKind};
+use crate::pager::Fault;
 use crate::state::State;
 use crate::stock::Stocker;
 
@@ -70,22 +71,22 @@ struct Asked {
 
 /// Faults that have been read and wait to be served.
 struct Inbox {
-    queue: [PageIndex; QUEUE],
+    queue: [Fault; QUEUE],
     queued: usize,
     /// The thread of the last fault read.
     last_thread: u32,
 }
 
 impl Inbox {
-    fn next(&mut self) -> Option<PageIndex> {
-        let page = (self.queued > 0).then_some(self.queue[0])?;
+    fn next(&mut self) -> Option<Fault> {
+        let fault = (self.queued > 0).then_some(self.queue[0])?;
         self.queue.copy_within(1..self.queued, 0);
         self.queued -= 1;
-        Some(page)
+        Some(fault)
     }
 
-    fn push(&mut self, page: PageIndex) {
-        self.queue[self.queued] = page;
+    fn push(&mut self, fault: Fault) {
+        self.queue[self.queued] = fault;
         self.queued += 1;
     }
 
@@ -94,12 +95,14 @@ impl Inbox {
         if self.queued + MESSAGES_MAX > QUEUE {
             return true;
         }
-        pager.read_messages(state, &mut |page, thread| {
-            self.push(page);
-            self.last_thread = thread;
+        pager.read_messages(state, &mut |fault| {
+            self.push(fault);
+            self.last_thread = fault.thread;
         })
     }
 }
+
+const NO_FAULT: Fault = Fault { page: PageIndex(0), thread: 0, is_write: false };
 
 /// The serving thread's own memory.
 pub struct Server {
@@ -126,7 +129,7 @@ impl Server {
     pub fn new() -> Self {
         let window = WINDOW_MAX.0 as usize;
         Self {
-            inbox: Inbox { queue: [PageIndex(0); QUEUE], queued: 0, last_thread: 0 },
+            inbox: Inbox { queue: [NO_FAULT; QUEUE], queued: 0, last_thread: 0 },
             served: 0,
             pages: vec![PageBytes::ZERO; window].into_boxed_slice(),
             copies: vec![[0; PAGE_BYTES]; window].into_boxed_slice(),
@@ -150,13 +153,14 @@ impl Server {
         let may_be_more = self.read(pager, &mut state);
         let mut held = Some(state);
         // The queue grows while a fault waits for layout messages to be read, up to its bound.
-        while let Some(page) = self.inbox.next() {
+        while let Some(fault) = self.inbox.next() {
             self.served += 1;
             let state = held.take().unwrap_or_else(|| pager.lock_first());
-            if self.serve_fault(pager, page, state)? == Served::Deferred {
-                self.inbox.push(page);
+            if self.serve_fault(pager, fault.page, state)? == Served::Deferred {
+                self.inbox.push(fault);
                 break;
             }
+            pager.note_reference(fault);
         }
         Ok(may_be_more)
     }
@@ -196,8 +200,11 @@ impl Server {
         state: Held<'_, State<S>>,
     ) -> Result<Served, Stuck> {
         let begun = pager.kernel.now_ns();
-        let mut window = self.streams.window(page);
-        let below = self.descents.window(page);
+        let (mut window, below) = if pager.is_recorded() {
+            (PageCount(1), PageCount::ZERO)
+        } else {
+            (self.streams.window(page), self.descents.window(page))
+        };
         // Set once room has been waited for: then the fault is served, room or not.
         let mut may_exceed = false;
         let mut held = Some(state);

@@ -16,6 +16,8 @@ pub enum Message {
         page: PageIndex,
         /// The thread.
         thread: u32,
+        /// Whether it writes.
+        is_write: bool,
     },
     /// madvise is about to discard a range: from now on its pages are zeros, except those served again later.
     Remove(PageRange),

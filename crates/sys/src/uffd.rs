@@ -234,13 +234,19 @@ fn partial(result: Result<(), Errno>, field: u64, count: PageCount) -> Partial {
     }
 }
 
+/// `UFFD_PAGEFAULT_FLAG_WRITE`.
+const FAULT_WRITES: u64 = 1;
+
 fn decode(raw: [u64; 4]) -> Option<Message> {
     let range = |start: u64, end: u64| PageRange {
         start: PageIndex::containing(start),
         end: PageIndex::containing(end + PAGE_BYTES as u64 - 1),
     };
     match raw[0] as u8 {
-        0x12 => Some(Message::Fault { page: PageIndex::containing(raw[2]), thread: raw[3] as u32 }),
+        0x12 => {
+            let is_write = raw[1] & FAULT_WRITES != 0;
+            Some(Message::Fault { page: PageIndex::containing(raw[2]), thread: raw[3] as u32, is_write })
+        }
         0x13 => Some(Message::Fork(ForkedMemory(raw[1] as i32))),
         0x14 => Some(Message::Remap { from: range(raw[1], raw[1] + raw[3]), to: PageIndex::containing(raw[2]) }),
         0x15 => Some(Message::Remove(range(raw[1], raw[2]))),
@@ -265,7 +271,9 @@ mod tests {
     #[test]
     fn messages_are_decoded() {
         let fault = decode([0x12, 1, 0x5678, 42]);
-        assert_eq!(fault, Some(Message::Fault { page: PageIndex(5), thread: 42 }));
+        assert_eq!(fault, Some(Message::Fault { page: PageIndex(5), thread: 42, is_write: true }));
+        let fault = decode([0x12, 4, 0x5678, 42]);
+        assert_eq!(fault, Some(Message::Fault { page: PageIndex(5), thread: 42, is_write: false }));
         let unmap = decode([0x16, 0x1000, 0x3000, 0]);
         assert_eq!(unmap, Some(Message::Unmap(PageRange { start: PageIndex(1), end: PageIndex(3) })));
         assert_eq!(decode([0x77, 0, 0, 0]), None);

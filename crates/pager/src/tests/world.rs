@@ -128,6 +128,7 @@ impl World {
             share,
             agent,
             is_told_of_growth: true,
+            references: None,
             frames,
             untouchable: vec![],
         };

@@ -68,7 +68,8 @@ impl Kernel for FakeKernel {
         let memory = &mut *self.memory.borrow_mut();
         // Faults first, whatever was posted before them.
         if let Some((page, thread)) = memory.faults.pop_front() {
-            return Some(Message::Fault { page, thread });
+            // Its programs do not say; a write is what it could be.
+            return Some(Message::Fault { page, thread, is_write: true });
         }
         let (thread, message) = memory.events.pop_front()?;
         memory.layouts.get_mut(&thread).expect("it waits for this").stage = Stage::Read;

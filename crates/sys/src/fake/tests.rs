@@ -34,7 +34,7 @@ fn a_missing_page_blocks_until_it_is_filled() {
     let kernel = kernel();
     assert_eq!(read(&kernel, 20), None);
     assert!(kernel.is_waiting(1));
-    assert_eq!(kernel.next_message(), Some(Message::Fault { page: PageIndex(20), thread: 1 }));
+    assert_eq!(kernel.next_message(), Some(Message::Fault { page: PageIndex(20), thread: 1, is_write: true }));
     fill(&kernel, 20, 7);
     assert!(!kernel.is_waiting(1));
     assert_eq!(read(&kernel, 20), Some(7));

@@ -1,0 +1,55 @@
+//! What `pleat record --light` is told: each fault, what a scan has found, and how short pages get.
+
+use core::time::Duration;
+
+use page::PageIndex;
+use store::Store;
+use sys::kernel::Kernel;
+
+use crate::Pager;
+use crate::ledger::Counter;
+use crate::ledger::reference_log::Noted;
+use crate::pager::Fault;
+
+/// Who finds no room waits for the reader, so often and so long; then one is lost.
+const TRIES: u32 = 10_000;
+const PAUSE: Duration = Duration::from_micros(100);
+
+impl<K: Kernel, S: Store> Pager<K, S> {
+    /// Whether somebody wants to know. Then pages come one by one, for what comes along with another is used unseen.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.references.is_some()
+    }
+
+    /// A fault has been served.
+    pub(crate) fn note_reference(&self, Fault { page, thread, is_write }: Fault) {
+        let Some(log) = self.references else { return };
+        // The program's own time: without what it has waited for us.
+        let ns = self.kernel.now_ns().saturating_sub(self.entry.count(Counter::ServeNs));
+        let noted = Noted::Reference { page, thread, is_write, ns };
+        for _ in 0..TRIES {
+            if log.put(noted) {
+                return;
+            }
+            sys::thread::sleep(PAUSE);
+        }
+        log.lose();
+    }
+
+    /// A scan has found a page that the program has filled before anybody looked.
+    pub(crate) fn note_found(&self, page: PageIndex) {
+        let Some(log) = self.references else { return };
+        let ns = self.kernel.now_ns().saturating_sub(self.entry.count(Counter::ServeNs));
+        // The lock is held: nobody waits here.
+        if !log.put(Noted::Reference { page, thread: 0, is_write: true, ns }) {
+            log.lose();
+        }
+    }
+
+    /// A page that has left has been encoded. Where there is no room it is passed over.
+    pub(crate) fn note_length(&self, page: PageIndex, bytes: usize) {
+        if let Some(log) = self.references {
+            let _ = log.put(Noted::Sample { page, bytes: bytes as u16 });
+        }
+    }
+}
