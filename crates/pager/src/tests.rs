@@ -9,6 +9,7 @@ mod medium;
 mod metadata;
 mod named;
 mod program;
+mod replay;
 mod schedules;
 mod sharing;
 mod world;

@@ -6,7 +6,7 @@
 
 mod error;
 pub mod estimate;
-mod live;
+pub mod live;
 mod lowest;
 pub mod mxt;
 mod pages;

@@ -15,7 +15,7 @@ use trace::Reference;
 use crate::PlayError;
 
 /// Pages encoded at a time.
-pub(crate) const ENCODE_BATCH: usize = 64;
+pub const ENCODE_BATCH: usize = 64;
 /// Pages moved at a time.
 const MOVE_BATCH: PageCount = PageCount(32);
 /// Pages that the hand passes at a time.
@@ -34,18 +34,22 @@ pub(crate) fn check_addresses(batch: &[Reference]) -> Result<(), PlayError> {
 }
 
 /// A program's memory under pleat.
-pub(crate) struct Live<S> {
-    pub(crate) cache: Cache<S>,
-    pub(crate) ring: Ring,
-    pub(crate) streams: Streams,
-    pub(crate) descents: Descents,
+pub struct Live<S> {
+    /// Where its pages are.
+    pub cache: Cache<S>,
+    /// Those that wait to be encoded.
+    pub ring: Ring,
+    /// Walks upwards, by their faults.
+    pub streams: Streams,
+    /// Walks downwards.
+    pub descents: Descents,
     hand: Hand,
     behind: DropBehind,
 }
 
 impl<S: Store> Live<S> {
     /// For a memory of `size`. Below the smallest budget, 4096 pages, which is for comparisons only, a quarter may wait.
-    pub(crate) fn new(cache: Cache<S>, size: PageCount) -> Self {
+    pub fn new(cache: Cache<S>, size: PageCount) -> Self {
         let frames = (size.0 / FRAMES_DIVISOR).clamp(FRAMES_MIN, FRAMES_MAX).min((size.0 / 4).max(1));
         let behind = DropBehind::new(PageCount(frames / LAG_DIVISOR));
         let ring = Ring::new(PageCount(frames));
@@ -54,13 +58,13 @@ impl<S: Store> Live<S> {
     }
 
     /// Pages in memory as they are.
-    pub(crate) fn held(&self) -> PageCount {
+    pub fn held(&self) -> PageCount {
         self.cache.census().resident + self.ring.held()
     }
 
     /// Moves a run of pages to the ring and returns it, of no length if the hand only made pages younger; `None` if the ring is
     /// full or no page is left.
-    pub(crate) fn move_out(&mut self) -> Option<Run> {
+    pub fn move_out(&mut self) -> Option<Run> {
         let room = self.ring.room(MOVE_BATCH);
         if room.count == 0 || self.cache.census().resident == PageCount::ZERO {
             return None;
@@ -88,7 +92,7 @@ impl<S: Store> Live<S> {
     }
 
     /// A page that waits in `frame` is touched.
-    pub(crate) fn take_back(&mut self, page: PageIndex, frame: FrameIndex) {
+    pub fn take_back(&mut self, page: PageIndex, frame: FrameIndex) {
         self.windows(page);
         self.ring.vacate(frame);
         self.cache.settle(page, Age::HOT);
@@ -96,12 +100,12 @@ impl<S: Store> Live<S> {
     }
 
     /// Pages wanted for a fault, from it on and below it.
-    pub(crate) fn windows(&mut self, page: PageIndex) -> (PageCount, PageCount) {
+    pub fn windows(&mut self, page: PageIndex) -> (PageCount, PageCount) {
         (self.streams.window(page), self.descents.window(page))
     }
 
     /// Pages from `start` on have been brought back, where `window` were wanted.
-    pub(crate) fn brought(&mut self, start: PageIndex, count: PageCount, window: PageCount) {
+    pub fn brought(&mut self, start: PageIndex, count: PageCount, window: PageCount) {
         self.behind.brought(Run { start, count }, window);
     }
 }

@@ -153,6 +153,7 @@ impl Cached {
         run.pass(&run.setup.machine.fault);
         let (window, below) = self.live.windows(page);
         let count = self.bring_run(run, page, window, true);
+        self.live.brought(page, count, window);
         self.live.streams.shortened(page, window, count);
         // The papers' kernels do not follow walks downwards.
         if below == PageCount::ZERO || run.setup.machine.seat != Seat::Process {
@@ -161,7 +162,11 @@ impl Cached {
         // The program has its page meanwhile; here it waits for all of them.
         let away = (1..=below.0.min(page.0)).map(|step| PageIndex(page.0 - step));
         let first = away.take_while(|page| self.live.cache.place(*page).is_away()).last();
-        let count = first.map_or(PageCount::ZERO, |first| self.bring_run(run, first, page - first, false));
+        let count = first.map_or(PageCount::ZERO, |first| {
+            let count = self.bring_run(run, first, page - first, false);
+            self.live.brought(first, count, below);
+            count
+        });
         self.live.descents.shortened(page, below, count);
     }
 
@@ -200,7 +205,6 @@ impl Cached {
             self.note_return(page, is_asked_for);
             self.settle(page, if is_asked_for { Age::TOUCHED } else { Age::NONE });
         }
-        self.live.brought(page, count, window);
         count
     }
 
