@@ -220,16 +220,16 @@ impl Contest {
         let stage = Stage::build(system, limit, &self.setting)?;
         let stats = self.setting.work.join("stats.json");
         let mut words = self.words.clone();
-        if let Some(preset) = system.preset() {
-            let prefix = [
+        if let Some(chosen) = system.options(limit) {
+            let mut prefix = vec![
                 sh::release("pleat").display().to_string(),
                 "run".into(),
                 format!("--ram={limit}"),
-                format!("--system={preset}"),
                 format!("--swap={}", self.setting.work.display()),
                 format!("--stats={}", stats.display()),
-                "--".into(),
             ];
+            prefix.extend(chosen);
+            prefix.push("--".into());
             words.splice(0..0, prefix);
         }
         let dir = stage.group.as_ref().map(bench::cgroup::Group::dir);

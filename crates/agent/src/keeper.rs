@@ -166,7 +166,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let config = Config {
         codec,
         area,
-        divider: system.divider(ByteCount(budget)),
+        divider: system.divider(ByteCount(budget), fixed_pool(membership)),
         entry: membership.entry,
         share: ByteCount(budget),
         agent: ByteCount(STACK_BYTES),
@@ -207,10 +207,15 @@ fn open_store(
 ) -> Result<(AnyStore, Option<AreaKeeper>), Errno> {
     let ledger = membership.ledger;
     let budget = ByteCount(ledger.budget_bytes.load(Ordering::Relaxed));
-    let area_bytes = ByteCount(ledger.area_bytes.load(Ordering::Relaxed));
+    let area_bytes = fixed_pool(membership);
     let memory = sys::process::machine_memory().max(budget.0);
     let open = |addresses: u64| system.open(codec, budget, addresses as usize, area_bytes);
     open(2 * memory).or_else(|_| open(2 * budget.0))
+}
+
+/// `--pool-size`; 0 if it is not given.
+fn fixed_pool(membership: &Membership) -> ByteCount {
+    ByteCount(membership.ledger.area_bytes.load(Ordering::Relaxed))
 }
 
 fn chosen_system(membership: &Membership, codec: &'static dyn Codec) -> System {

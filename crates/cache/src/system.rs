@@ -95,7 +95,7 @@ choices! {
         FillRate = "fill-rate": "Grows ahead of need, above a fill rate; refuses pages without memory (crames)",
         Percent = "percent": "On demand up to 20 % of the budget (zswap)",
         Exhaustion = "exhaustion": "All memory, with pages forced out and writers stalled near its end (mxt)",
-        Fixed = "fixed": "As --pool-size says",
+        Fixed = "fixed": "As --pool-size says; with slabs at most so much",
         Off = "off": "No compression: all pages go to the swap file as they are",
     }
 }
@@ -177,9 +177,9 @@ impl System {
             Some("sectors hold lines of 1 KiB, which only --codec mxt-lz1 makes")
         } else if self.store == StoreName::Buddies && self.admission == Admission::All {
             Some("buddies share a frame, which a page that does not shrink needs for itself: --admission reject-poor")
-        } else if !is_area && !matches!(self.sizing, SizingName::Demand | SizingName::Marginal) {
+        } else if !is_area && !matches!(self.sizing, SizingName::Demand | SizingName::Marginal | SizingName::Fixed) {
             Some(
-                "slabs grow by themselves: another --sizing than demand or marginal needs another --store, for example cells",
+                "slabs grow by themselves: another --sizing than marginal, demand or fixed needs another --store, for example cells",
             )
         } else if is_area && self.sizing == SizingName::Marginal {
             Some("--sizing marginal bounds what grows by itself, which only --store slabs does")
@@ -193,8 +193,13 @@ impl System {
     }
 
     /// What divides a share between resident pages and the pool, if this system has that.
-    pub fn divider(&self, share: ByteCount) -> Option<Box<Divider>> {
-        (self.sizing == SizingName::Marginal).then(|| Box::new(Divider::new(share)))
+    /// `pool` is the size of a fixed pool.
+    pub fn divider(&self, share: ByteCount, pool: ByteCount) -> Option<Box<Divider>> {
+        match (self.store, self.sizing) {
+            (_, SizingName::Marginal) => Some(Box::new(Divider::new(share))),
+            (StoreName::Slabs, SizingName::Fixed) => Some(Box::new(Divider::fixed(share, pool))),
+            _ => None,
+        }
     }
 
     /// Makes the store, and what keeps it if it does not keep itself. `addresses` are enough for all that slabs may have

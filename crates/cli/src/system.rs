@@ -107,6 +107,8 @@ mod tests {
             let error = chosen_by(options).unwrap_err();
             assert!(error.contains(reason), "{options}: {error}");
         }
-        assert!(chosen_by("--store cells --sizing fixed --pool-size 8M").is_ok());
+        for store in ["cells", "slabs"] {
+            assert!(chosen_by(&format!("--store {store} --sizing fixed --pool-size 8M")).is_ok());
+        }
     }
 }

@@ -86,6 +86,11 @@ fn every_system_keeps_a_program_inside_its_budget() {
     let stats = run_system(&turn, &before, &command, 18, &options);
     assert_eq!((&stats["store"], &stats["sizing"]), (&"cells-4".into(), &"fixed".into()), "{stats}");
     assert!(stats["pages_released"].as_u64() > Some(0), "a fixed area is full: {stats}");
+    // Slabs have no area: what is above goes below.
+    let stats = run_system(&turn, &before, &command, 18, &["--sizing=fixed", "--pool-size=2M"]);
+    assert_eq!((&stats["store"], &stats["sizing"]), (&"slabs".into(), &"fixed".into()), "{stats}");
+    assert_eq!(stats["pool_bytes_max_peak"].as_u64(), Some(2 << 20), "{stats}");
+    assert!(stats["written_back_bytes"].as_u64() > Some(0), "{stats}");
 }
 
 /// `cargo test --release -p pleat-e2e --test programs -- --ignored --nocapture every_system_under_half`

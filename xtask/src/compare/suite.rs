@@ -10,6 +10,8 @@ pub(crate) enum Suite {
     Kernel,
     /// pleat against the systems of the papers (`pleat run --system`): six shares of the memory of each case.
     Systems,
+    /// pleat's sizing against nine fixed sizes of its pool: half of the memory of each case.
+    Sizes,
 }
 
 impl Suite {
@@ -17,20 +19,21 @@ impl Suite {
         match self {
             Self::Kernel => System::KERNELS,
             Self::Systems => System::PAPERS,
+            Self::Sizes => System::SIZES,
         }
     }
 
     pub(crate) const fn cases(self) -> &'static [Case] {
         match self {
             Self::Kernel => Case::ALL,
-            Self::Systems => &[Case::Thrasher, Case::Rand, Case::Python, Case::Sort],
+            Self::Systems | Self::Sizes => &[Case::Thrasher, Case::Rand, Case::Python, Case::Sort],
         }
     }
 
     /// As in tuduce-gross, section 5.
     pub(crate) const fn fractions(self) -> &'static [f64] {
         match self {
-            Self::Kernel => &[0.5],
+            Self::Kernel | Self::Sizes => &[0.5],
             Self::Systems => &[0.97, 0.92, 0.87, 0.8, 0.73, 0.5],
         }
     }
@@ -38,7 +41,7 @@ impl Suite {
     pub(crate) const fn baseline(self) -> System {
         match self {
             Self::Kernel => System::None,
-            Self::Systems => System::Pleat,
+            Self::Systems | Self::Sizes => System::Pleat,
         }
     }
 
@@ -46,7 +49,7 @@ impl Suite {
     pub(crate) const fn bytes(self) -> u64 {
         match self {
             Self::Kernel => 512 << 20,
-            Self::Systems => 96 << 20,
+            Self::Systems | Self::Sizes => 96 << 20,
         }
     }
 }

@@ -39,6 +39,33 @@ pub(crate) enum System {
     PleatZswap,
     /// `pleat run --system mxt`.
     Mxt,
+    /// `pleat run --sizing fixed` with a tenth of the budget for the pool.
+    #[value(name = "fixed-10")]
+    Fixed10,
+    /// With two tenths.
+    #[value(name = "fixed-20")]
+    Fixed20,
+    /// With three tenths.
+    #[value(name = "fixed-30")]
+    Fixed30,
+    /// With four tenths.
+    #[value(name = "fixed-40")]
+    Fixed40,
+    /// With five tenths.
+    #[value(name = "fixed-50")]
+    Fixed50,
+    /// With six tenths.
+    #[value(name = "fixed-60")]
+    Fixed60,
+    /// With seven tenths.
+    #[value(name = "fixed-70")]
+    Fixed70,
+    /// With eight tenths.
+    #[value(name = "fixed-80")]
+    Fixed80,
+    /// With nine tenths, of which pleat gives what leaves something to live in.
+    #[value(name = "fixed-90")]
+    Fixed90,
 }
 
 impl System {
@@ -47,6 +74,20 @@ impl System {
     /// pleat's own and those of the papers.
     pub(crate) const PAPERS: &'static [Self] =
         &[Self::None, Self::Pleat, Self::TuduceGross, Self::Castro, Self::Crames, Self::PleatZswap, Self::Mxt];
+    /// pleat's own sizing and nine fixed sizes, as in tuduce-gross, figures 4 and 5.
+    pub(crate) const SIZES: &'static [Self] = &[
+        Self::None,
+        Self::Pleat,
+        Self::Fixed10,
+        Self::Fixed20,
+        Self::Fixed30,
+        Self::Fixed40,
+        Self::Fixed50,
+        Self::Fixed60,
+        Self::Fixed70,
+        Self::Fixed80,
+        Self::Fixed90,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -60,15 +101,30 @@ impl System {
             Self::Crames => "crames",
             Self::PleatZswap => "pleat-zswap",
             Self::Mxt => "mxt",
+            Self::Fixed10 => "fixed-10",
+            Self::Fixed20 => "fixed-20",
+            Self::Fixed30 => "fixed-30",
+            Self::Fixed40 => "fixed-40",
+            Self::Fixed50 => "fixed-50",
+            Self::Fixed60 => "fixed-60",
+            Self::Fixed70 => "fixed-70",
+            Self::Fixed80 => "fixed-80",
+            Self::Fixed90 => "fixed-90",
         }
     }
 
-    /// What `pleat run --system` gets, if it is pleat that runs the case.
-    pub(crate) const fn preset(self) -> Option<&'static str> {
+    /// The options of `pleat run` that say which system it is, if it is pleat that runs the case within so many bytes.
+    pub(crate) fn options(self, budget: u64) -> Option<Vec<String>> {
+        let preset = |name: &str| Some(vec![format!("--system={name}")]);
         match self {
             Self::None | Self::Swap | Self::Zswap | Self::Zram => None,
-            Self::PleatZswap => Some("zswap"),
-            Self::Pleat | Self::TuduceGross | Self::Castro | Self::Crames | Self::Mxt => Some(self.name()),
+            Self::PleatZswap => preset("zswap"),
+            Self::Pleat | Self::TuduceGross | Self::Castro | Self::Crames | Self::Mxt => preset(self.name()),
+            fixed => {
+                let percent: u64 =
+                    fixed.name().trim_start_matches("fixed-").parse().expect("its name ends with a number");
+                Some(vec!["--sizing=fixed".into(), format!("--pool-size={}", budget / 100 * percent)])
+            }
         }
     }
 

@@ -123,7 +123,7 @@ impl World {
         let config = Config {
             codec,
             area,
-            divider: system.divider(share),
+            divider: system.divider(share, ByteCount(share.0 / 4)),
             entry: entry(),
             share,
             agent,

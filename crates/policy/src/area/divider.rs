@@ -49,7 +49,9 @@ pub struct Held {
 /// The most that the pool may take of the memory for pages, with a divider or without.
 pub fn pool_bytes_max(divider: Option<&Divider>, memory: ByteCount) -> ByteCount {
     let usual = sizing::pool_bytes_max(memory);
-    divider.map_or(usual, |divider| part(memory, divider.parts).max(POOL_BYTES_MIN.min(usual)))
+    let Some(divider) = divider else { return usual };
+    let asked = divider.fixed.map_or(part(memory, divider.parts), |fixed| fixed.min(part(memory, PARTS_MOST)));
+    asked.max(POOL_BYTES_MIN.min(usual))
 }
 
 /// See the top of the file.
@@ -61,13 +63,20 @@ pub struct Divider {
     share: ByteCount,
     /// The most that the pool may take, in parts of the memory for pages.
     parts: u64,
+    /// What was asked for instead, which nothing changes.
+    fixed: Option<ByteCount>,
 }
 
 impl Divider {
     /// For a share.
     pub fn new(share: ByteCount) -> Self {
         let depth = depth_of(share);
-        Self { marginal: Marginal::new(depth), ghosts: Ghosts::reaching(depth), share, parts: PARTS_USUAL }
+        Self { marginal: Marginal::new(depth), ghosts: Ghosts::reaching(depth), share, parts: PARTS_USUAL, fixed: None }
+    }
+
+    /// For a share of which the pool may take so much, if that leaves something to live in.
+    pub fn fixed(share: ByteCount, pool: ByteCount) -> Self {
+        Self { fixed: Some(pool), ..Self::new(share) }
     }
 
     /// A page has left the resident set for the pool, or for what is below.
@@ -96,6 +105,9 @@ impl Divider {
 
     /// A look, every [`LOOK_NS`].
     pub fn look(&mut self, share: ByteCount, held: Held, costs: Costs) {
+        if self.fixed.is_some() {
+            return;
+        }
         if share.0 > self.share.0 * OTHER_SHARE || share.0 < self.share.0 / OTHER_SHARE {
             let depth = depth_of(share);
             self.marginal = Marginal::new(depth);
@@ -240,6 +252,18 @@ mod tests {
             divider.look(SHARE, held, COSTS);
         }
         assert_eq!(divider.parts, PARTS_USUAL);
+    }
+
+    #[test]
+    fn a_fixed_pool_stays_as_it_was_asked_for_and_leaves_something_to_live_in() {
+        let held = Held { memory: SHARE, pool: ByteCount(1 << 20), pages: PageCount(256), filled: PageCount::ZERO };
+        for (asked, given) in [(1, POOL_BYTES_MIN.0), (3 << 20, 3 << 20), (1 << 40, SHARE.0 / PARTS * PARTS_MOST)] {
+            let mut divider = Divider::fixed(SHARE, ByteCount(asked));
+            for _ in 0..PARTS {
+                divider.look(SHARE, held, COSTS);
+            }
+            assert_eq!(pool_bytes_max(Some(&divider), SHARE).0, given);
+        }
     }
 
     /// Pages that shrink to a third, asked for anywhere in so many that not all of them fit: resident ones gain little.

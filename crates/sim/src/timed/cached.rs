@@ -105,7 +105,7 @@ impl Cached {
             agent,
             live: Live::new(Cache::new(store, Some(log)), PageCount(share.0 / PAGE_BYTES as u64)),
             area,
-            divider: parts.divider(share),
+            divider: parts.divider(share, ByteCount::ZERO),
             divided_at_ns: 0.0,
             reclaimed_at_ns: 0.0,
             copy: Box::new([0; PAGE_BYTES]),
