@@ -49,11 +49,12 @@ fn take(entry: &Process, pid: u32) -> bool {
 }
 
 impl Membership {
-    /// What this process may hold now: its share of what the processes that are not managed leave.
+    /// What this process may hold now: its share of what `pleat run` and the processes that are not managed leave.
     pub(crate) fn share(&self) -> ByteCount {
         let budget = self.ledger.budget_bytes.load(Ordering::Relaxed);
         let used = self.ledger.processes_used.load(Ordering::Acquire) as usize;
-        let (mut managed, mut total, mut unmanaged) = (0, 0, 0);
+        let (mut managed, mut total) = (0, 0);
+        let mut unmanaged = self.ledger.runner_bytes.load(Ordering::Relaxed);
         for entry in &self.ledger.processes[..used.min(PROCESSES_MAX)] {
             match Phase::from_number(entry.phase.load(Ordering::Relaxed)) {
                 Phase::Managing => {

@@ -119,6 +119,8 @@ impl Supervisor {
     fn look(&mut self, elapsed: Duration, thorough: bool) -> Duration {
         let given = self.ledger.given_bytes.load(Relaxed);
         let look = self.table.look(elapsed, thorough);
+        let own = proc::resident_anonymous(std::process::id()).unwrap_or_default();
+        self.ledger.runner_bytes.store(own.0, Relaxed);
         let left = ByteCount(self.ledger.threshold_bytes.load(Relaxed)).saturating_sub(look.footprint);
         self.ledger.have_looked(left.0, given);
         self.end_stuck(&look);

@@ -389,6 +389,8 @@ pub struct Ledger {
     pub swap_bytes_max: AtomicU64,
     /// By how much an agent raises limits on addresses: see `sys::addresses`. 0 until the first one has begun.
     pub address_bytes: AtomicU64,
+    /// What `pleat run` itself holds of the budget.
+    pub runner_bytes: AtomicU64,
     /// 1 for `--when-full stop`, 0 for `exceed`.
     pub stop_when_full: AtomicU32,
     /// A futex: 0 until the threshold is passed, then 1.

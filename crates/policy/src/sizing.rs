@@ -26,20 +26,24 @@ impl Watermarks {
     pub fn wide(share: ByteCount) -> Self {
         // How fast a program grows does not depend on its share: small shares keep a larger part free.
         let part = (share.0 / 12).max((share.0 / 8).min(12 * MIB));
-        Self::below(share, part.clamp(3 * MIB, 32 * MIB))
+        let high = limited(share, part.clamp(3 * MIB, 32 * MIB));
+        Self { min: ByteCount(high / 4), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
     }
 
     /// Marks for a share of a program that tells of its growth, and took at most `surge` bytes unasked of late: what it may touch
     /// before it is told to wait, and that several times over. Never wider than [`Watermarks::wide`].
     pub fn narrow(share: ByteCount, surge: ByteCount) -> Self {
-        let part = (share.0 / 64).clamp(MIB, 8 * MIB).saturating_add(surge.0.saturating_mul(SURGES));
-        Self::below(share, part.min(Self::wide(share).high.0))
+        let part = limited(share, (share.0 / 64).clamp(MIB * 3 / 2, 8 * MIB));
+        let high = part.saturating_add(surge.0.saturating_mul(SURGES)).min(Self::wide(share).high.0);
+        // Where little is kept free, faults wait while half of it is left: the rest is for what nobody can make wait.
+        let min = (part / 2).max(high / 4);
+        Self { min: ByteCount(min), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
     }
+}
 
-    fn below(share: ByteCount, high: u64) -> Self {
-        let high = high.min(share.0 / 4).max(64 << 10);
-        Self { min: ByteCount(high / 4), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
-    }
+/// Of a small share a quarter.
+fn limited(share: ByteCount, high: u64) -> u64 {
+    high.min(share.0 / 4).max(64 << 10)
 }
 
 /// How many surges like the last ones there is room for.
@@ -125,6 +129,7 @@ mod tests {
         let share = ByteCount(96 * MIB);
         let high = |surge| Watermarks::narrow(share, ByteCount(surge)).high.0;
         assert_eq!([high(0), high(MIB), high(3 * MIB)], [3 * MIB / 2, 11 * MIB / 2, 12 * MIB]);
+        assert_eq!(Watermarks::narrow(share, ByteCount::ZERO).min, ByteCount(MIB * 3 / 4));
         assert_eq!(Watermarks::narrow(share, ByteCount(u64::MAX)), Watermarks::wide(share));
         // However small the share is.
         for share in [1 << 18, MIB, 8 * MIB, 1 << 40].map(ByteCount) {
