@@ -35,8 +35,8 @@ impl Watermarks {
     pub fn narrow(share: ByteCount, surge: ByteCount) -> Self {
         let part = limited(share, (share.0 / 64).clamp(MIB * 3 / 2, 8 * MIB));
         let high = part.saturating_add(surge.0.saturating_mul(SURGES)).min(Self::wide(share).high.0);
-        // Where little is kept free, faults wait while half of it is left: the rest is for what nobody can make wait.
-        let min = (part / 2).max(high / 4);
+        // Where little is kept free, faults wait while a third of it is left: that is for what nobody can make wait.
+        let min = (part / 3).max(high / 4);
         Self { min: ByteCount(min), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
     }
 }
@@ -58,7 +58,7 @@ pub struct Surge {
 }
 
 impl Surge {
-    /// Time in which half of a surge is forgotten.
+    /// Time in which half of a surge is forgotten, ns; longer where nobody looks.
     pub const HALF_LIFE_NS: u64 = 50_000_000;
 
     /// Of a program that nobody has looked at: as much as fills the widest marks of all.
@@ -66,9 +66,10 @@ impl Surge {
 
     /// It has taken so many bytes more since the last look, or given some back. Returns the surge of late.
     pub fn note(&mut self, grown: i64, now_ns: u64) -> ByteCount {
-        let passed = now_ns.saturating_sub(self.at_ns);
-        if self.at_ns == 0 || passed >= Self::HALF_LIFE_NS {
-            self.bytes /= if self.at_ns == 0 { 1 } else { 2 };
+        if self.at_ns == 0 {
+            self.at_ns = now_ns;
+        } else if now_ns.saturating_sub(self.at_ns) >= Self::HALF_LIFE_NS {
+            self.bytes /= 2;
             self.at_ns = now_ns;
         }
         // More would only take longer to be forgotten.
@@ -129,7 +130,7 @@ mod tests {
         let share = ByteCount(96 * MIB);
         let high = |surge| Watermarks::narrow(share, ByteCount(surge)).high.0;
         assert_eq!([high(0), high(MIB), high(3 * MIB)], [3 * MIB / 2, 11 * MIB / 2, 12 * MIB]);
-        assert_eq!(Watermarks::narrow(share, ByteCount::ZERO).min, ByteCount(MIB * 3 / 4));
+        assert_eq!(Watermarks::narrow(share, ByteCount::ZERO).min, ByteCount(MIB / 2));
         assert_eq!(Watermarks::narrow(share, ByteCount(u64::MAX)), Watermarks::wide(share));
         // However small the share is.
         for share in [1 << 18, MIB, 8 * MIB, 1 << 40].map(ByteCount) {
