@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use page::PageIndex;
 use pleat_e2e::{pleat, skipped, turn};
@@ -61,6 +62,26 @@ fn a_light_recording_has_what_a_walk_asks_for() {
     assert!(references.windows(2).all(|pair| pair[0].thread == pair[1].thread && pair[0].time <= pair[1].time));
     // One word and zeros: some tens of bytes.
     assert!(lengths.len() > 1000 && lengths.iter().all(|length| *length < 200), "{}", lengths.len());
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_does_not_hold_the_program_up() {
+    let turn = turn("light-full");
+    let walk = match turn.compile("walk.c", &[]) {
+        Ok(walk) => walk,
+        Err(why) => return skipped(&why),
+    };
+    let words = ["record", "--light", "--ram=16M", "--out=/dev/full", "--", &walk, "60000"];
+    let begun = Instant::now();
+    let output = Command::new(pleat()).args(words).env("PLEAT_SWAP", turn.swap()).output().expect("pleat runs");
+    assert!(!output.stdout.is_empty(), "the program has not ended by itself");
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "pleat: --out /dev/full: No space left on device (os error 28)\n"
+    );
+    // More references than there is room for, each of which could have waited a second.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 #[test]

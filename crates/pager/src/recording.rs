@@ -11,8 +11,8 @@ use crate::ledger::Counter;
 use crate::ledger::reference_log::Noted;
 use crate::pager::Fault;
 
-/// Who finds no room waits for the reader, so often and so long; then one is lost.
-const TRIES: u32 = 10_000;
+/// Who finds no room waits for the reader, so often and so long.
+const PAUSES: u32 = 10_000;
 const PAUSE: Duration = Duration::from_micros(100);
 
 impl<K: Kernel, S: Store> Pager<K, S> {
@@ -26,14 +26,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         let Some(log) = self.references else { return };
         // The program's own time: without what it has waited for us.
         let ns = self.kernel.now_ns().saturating_sub(self.entry.count(Counter::ServeNs));
-        let noted = Noted::Reference { page, thread, is_write, ns };
-        for _ in 0..TRIES {
-            if log.put(noted) {
-                return;
-            }
-            sys::thread::sleep(PAUSE);
-        }
-        log.lose();
+        log.put_patiently(Noted::Reference { page, thread, is_write, ns }, PAUSES, || sys::thread::sleep(PAUSE));
     }
 
     /// A scan has found a page that the program has filled before anybody looked.

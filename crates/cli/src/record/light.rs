@@ -64,21 +64,10 @@ impl Watcher {
         let has_ended = Arc::new(AtomicBool::new(false));
         let ended = has_ended.clone();
         let work = move || {
-            let mut recording =
-                Recording { writer: Writer::new(out, header)?, threads: HashMap::new(), first_ns: None };
-            loop {
-                // Before the look: what is told until then is taken.
-                let is_last = ended.load(Relaxed);
-                recording.take_all(ledger)?;
-                if is_last {
-                    break;
-                }
-                std::thread::sleep(PAUSE);
-            }
-            while ledger.references.pass_gap() {
-                recording.take_all(ledger)?;
-            }
-            recording.writer.finish(None)?.flush()
+            let written = write(ledger, out, header, &ended);
+            // Where the disk is full the program goes on.
+            ledger.references.close();
+            written
         };
         let thread = std::thread::Builder::new().name("pleat-record".into()).spawn(work).context("no thread")?;
         Ok(Self { has_ended, thread })
@@ -94,6 +83,24 @@ impl Watcher {
         }
         Ok(())
     }
+}
+
+/// Writes what comes until the program has ended.
+fn write(ledger: &Ledger, out: Box<dyn Write + Send>, header: Header, has_ended: &AtomicBool) -> io::Result<()> {
+    let mut recording = Recording { writer: Writer::new(out, header)?, threads: HashMap::new(), first_ns: None };
+    loop {
+        // Before the look: what is told until then is taken.
+        let is_last = has_ended.load(Relaxed);
+        recording.take_all(ledger)?;
+        if is_last {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    while ledger.references.pass_gap() {
+        recording.take_all(ledger)?;
+    }
+    recording.writer.finish(None)?.flush()
 }
 
 /// The trace as it is written.

@@ -89,9 +89,18 @@ impl ReferenceLog {
         self.is_read.store(1, Release);
     }
 
+    /// Nobody reads any more: nobody is to wait for that.
+    pub fn close(&self) {
+        self.is_read.store(0, Release);
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_read.load(Acquire) == 1
+    }
+
     /// Whether `process` is the one to fill it.
     pub fn is_for(&self, process: u32) -> bool {
-        self.is_read.load(Acquire) == 1 && self.process.compare_exchange(0, process, AcqRel, Relaxed).is_ok()
+        self.is_open() && self.process.compare_exchange(0, process, AcqRel, Relaxed).is_ok()
     }
 
     /// Puts an entry, if there is room.
@@ -108,6 +117,21 @@ impl ReferenceLog {
         // Release: who sees the number sees the words.
         entry.written.store(number + 1, Release);
         true
+    }
+
+    /// Puts an entry, and waits for room so many pauses long. Who does not read in that time will not read any more.
+    pub fn put_patiently(&self, noted: Noted, pauses: u32, pause: impl Fn()) {
+        for _ in 0..pauses {
+            if !self.is_open() {
+                break;
+            }
+            if self.put(noted) {
+                return;
+            }
+            pause();
+        }
+        self.close();
+        self.lose();
     }
 
     /// One is given up.
@@ -212,6 +236,20 @@ mod tests {
         assert_eq!((log.take(), log.take()), (Some(reference(1)), None));
         assert!(log.pass_gap());
         assert_eq!((log.take(), log.lost(), log.pass_gap()), (Some(reference(2)), 1, false));
+    }
+
+    #[test]
+    fn who_waits_for_a_reader_that_is_gone_waits_once() {
+        let log = log();
+        log.open();
+        let waited = core::cell::Cell::new(0);
+        let put = |number| log.put_patiently(reference(number), 50, || waited.set(waited.get() + 1));
+        (0..ENTRIES as u64).for_each(put);
+        assert_eq!((waited.get(), log.lost()), (0, 0));
+        put(1);
+        assert_eq!((waited.get(), log.lost()), (50, 1));
+        (0..1000).for_each(put);
+        assert_eq!((waited.get(), log.lost()), (50, 1001));
     }
 
     #[test]
