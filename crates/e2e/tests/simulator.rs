@@ -81,7 +81,7 @@ fn a_recording_that_cannot_be_written_does_not_hold_the_program_up() {
         "pleat: --out /dev/full: No space left on device (os error 28)\n"
     );
     // More references than there is room for, each of which could have waited a second.
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", begun.elapsed());
 }
 
 #[test]
