@@ -15,7 +15,7 @@ use cache::{AreaKeeper, Cache};
 use codec::Codec;
 use page::{ByteCount, PAGE_BYTES, PageCount};
 use pager::ledger::occupant::Occupancy;
-use pager::ledger::reference_log::ReferenceLog;
+use pager::ledger::reference_log::{Owner, ReferenceLog};
 use pager::ledger::{Counter, Phase, Process};
 use pager::{Config, Pager, Reclaimer, Rest};
 use store::AnyStore;
@@ -189,7 +189,8 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
 /// Where to tell what the program references, if this is the process whose references are recorded.
 fn references(membership: &Membership) -> Option<&'static ReferenceLog> {
     let log = &membership.ledger.references;
-    log.is_for(thread::process_id()).then_some(log)
+    let start_ticks = membership.entry.start_ticks.load(Ordering::Relaxed);
+    log.is_for(Owner { process: thread::process_id(), start_ticks }).then_some(log)
 }
 
 /// Which faults this run's userfaultfds serve.

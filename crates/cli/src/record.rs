@@ -49,7 +49,8 @@ memory of COUNT pages or more (safely-allowed-drop: Kaplan, Smaragdakis and Wils
 With --light the program runs under pleat run instead, so that no page stays for long without being asked for again. The trace has
 each page that was missing, whether it was to be read or written, by which thread and when, in nanoseconds of the program's own
 time; and how short the pages that left got. It has no use of a page that was there, so it tells less than a whole trace, and the
-more the smaller the budget. Only the first process that becomes large is recorded.
+more the smaller the budget. Only the first process that becomes large is recorded, and what it
+becomes by exec.
 
 Exit status: that of the program; 125 when pleat itself fails.";
 

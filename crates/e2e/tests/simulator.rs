@@ -64,6 +64,25 @@ fn a_light_recording_has_what_a_walk_asks_for() {
     assert!(lengths.len() > 1000 && lengths.iter().all(|length| *length < 200), "{}", lengths.len());
 }
 
+/// A shell that is managed before it becomes the program.
+#[test]
+fn a_light_recording_follows_an_exec() {
+    let turn = turn("light-exec");
+    let walk = match turn.compile("walk.c", &[]) {
+        Ok(walk) => walk,
+        Err(why) => return skipped(&why),
+    };
+    let (out, rows) = (turn.word("walk.trace"), turn.word("rows.json"));
+    let script = "x=$(head -c 2000000 /dev/zero | tr '\\0' a); y=$x$x; exec \"$0\" 10000";
+    let words = ["record", "--light", "--ram=16M", "--out", &out, "--", "bash", "-c", script, &walk];
+    let output = Command::new(pleat()).args(words).env("PLEAT_SWAP", turn.swap()).output().expect("pleat runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let words = ["sim", &out, "--replacement", "lru", "--pages", "4096", "--json", &rows];
+    assert!(Command::new(pleat()).args(words).output().expect("pleat runs").status.success());
+    let rows: Value = serde_json::from_str(&fs::read_to_string(&rows).unwrap()).unwrap();
+    assert!(rows[0]["cold_misses"].as_u64() >= Some(WALKED_PAGES), "{rows}");
+}
+
 #[test]
 fn a_recording_that_cannot_be_written_does_not_hold_the_program_up() {
     let turn = turn("light-full");

@@ -114,9 +114,7 @@ impl Reclaimer {
     pub fn round<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, share: ByteCount) -> Rest {
         let begun = pager.kernel.now_ns();
         let resident = self.resident(pager, begun);
-        let unmanaged = self.reconcile(pager, resident, share);
-        self.set_marks(pager, unmanaged - self.last_unmanaged, begun);
-        self.last_unmanaged = unmanaged;
+        let unmanaged = self.reconcile(pager, resident, share, begun);
         let sight = pager.announcements.sight();
         if self.wants_scan(pager, unmanaged, begun) && matches!(scan(pager), Scanned::Registered(_)) {
             pager.announcements.have_been_scanned(sight);
@@ -125,8 +123,7 @@ impl Reclaimer {
             self.scan_again_ns = scanned + SCAN_PAUSES * (scanned - begun);
             self.scans_shortly = scanned - begun <= SCAN_NS_SHORT;
             let resident = self.resident(pager, begun);
-            self.unmanageable = self.reconcile(pager, resident, share);
-            self.last_unmanaged = self.unmanageable;
+            self.unmanageable = self.reconcile(pager, resident, share, scanned);
         }
         let until_ns = begun + ROUND_NS_MAX;
         self.division.look(pager, begun);
@@ -165,7 +162,13 @@ impl Reclaimer {
     }
 
     /// Takes note of the kernel's count and of the share; returns what nobody manages.
-    fn reconcile<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, resident: ByteCount, share: ByteCount) -> i64 {
+    fn reconcile<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        resident: ByteCount,
+        share: ByteCount,
+        now: u64,
+    ) -> i64 {
         let mut state = pager.lock();
         let holdings = state.holdings();
         let buffers = state.cache.log_figures().map_or(0, |figures| figures.buffer_bytes);
@@ -174,21 +177,19 @@ impl Reclaimer {
         accounts.share = share;
         accounts.log_buffers = ByteCount(buffers);
         accounts.reconcile(resident, holdings, unfilled);
+        // Before the first scan all of it is unmanaged.
+        let grown = if self.scanned_once { accounts.unmanaged - self.last_unmanaged } else { 0 };
+        self.last_unmanaged = accounts.unmanaged;
+        accounts.marks = self.marks(pager, share, grown, now);
         accounts.unmanaged
     }
 
     /// How much room is to be kept free: little where the program tells of its growth before it happens, and nobody else takes part
     /// of the budget, whether another process or a page that two of them share and one writes to.
-    fn set_marks<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, grown: i64, now: u64) {
-        // Before the first scan all of it is unmanaged.
-        let surge = self.surge.note(if self.scanned_once { grown } else { 0 }, now);
-        let accounts = &mut pager.lock().accounts;
-        let is_alone = sizing::is_alone(accounts.share, pager.budget) && !self.sharing.may_share;
-        accounts.marks = if is_alone && pager.is_told_of_growth {
-            Watermarks::narrow(accounts.share, surge)
-        } else {
-            Watermarks::wide(accounts.share)
-        };
+    fn marks<K, S>(&mut self, pager: &Pager<K, S>, share: ByteCount, grown: i64, now: u64) -> Watermarks {
+        let surge = self.surge.note(grown, now);
+        let is_alone = sizing::is_alone(share, pager.budget) && !self.sharing.may_share;
+        if is_alone && pager.is_told_of_growth { Watermarks::narrow(share, surge) } else { Watermarks::wide(share) }
     }
 
     fn wants_scan<K: Kernel, S: Store>(&self, pager: &Pager<K, S>, unmanaged: i64, now: u64) -> bool {

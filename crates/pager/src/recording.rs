@@ -21,20 +21,23 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.references.is_some()
     }
 
+    /// The program's own time: without what it has waited for us.
+    fn program_ns(&self) -> u64 {
+        self.kernel.now_ns().saturating_sub(self.entry.count(Counter::ServeNs))
+    }
+
     /// A fault has been served.
     pub(crate) fn note_reference(&self, Fault { page, thread, is_write }: Fault) {
         let Some(log) = self.references else { return };
-        // The program's own time: without what it has waited for us.
-        let ns = self.kernel.now_ns().saturating_sub(self.entry.count(Counter::ServeNs));
-        log.put_patiently(Noted::Reference { page, thread, is_write, ns }, PAUSES, || sys::thread::sleep(PAUSE));
+        let noted = Noted::Reference { page, thread, is_write, ns: self.program_ns() };
+        log.put_patiently(noted, PAUSES, || sys::thread::sleep(PAUSE));
     }
 
     /// A scan has found a page that the program has filled before anybody looked.
     pub(crate) fn note_found(&self, page: PageIndex) {
         let Some(log) = self.references else { return };
-        let ns = self.kernel.now_ns().saturating_sub(self.entry.count(Counter::ServeNs));
         // The lock is held: nobody waits here.
-        if !log.put(Noted::Reference { page, thread: 0, is_write: true, ns }) {
+        if !log.put(Noted::Reference { page, thread: 0, is_write: true, ns: self.program_ns() }) {
             log.lose();
         }
     }

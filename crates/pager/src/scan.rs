@@ -94,8 +94,9 @@ fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: 
     // Without an answer the pages that are there stay where they are, unmanaged, until they are discarded.
     let _ = pager.kernel.resident(range, &mut |run| {
         for page in run.start.until(run.end) {
-            state.adopt(page);
-            pager.note_found(page);
+            if state.adopt(page) {
+                pager.note_found(page);
+            }
         }
     });
     // What is managed sends its messages in time.

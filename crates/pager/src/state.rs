@@ -254,14 +254,15 @@ impl<S: Store> State<S> {
         self.settle_from_store(page, age);
     }
 
-    /// A page of a new region is there: it becomes resident, unless it is known already or about to be discarded.
-    pub(crate) fn adopt(&mut self, page: PageIndex) {
+    /// A page of a new region is there: it becomes resident, unless it is known already or about to be discarded. Says whether.
+    pub(crate) fn adopt(&mut self, page: PageIndex) -> bool {
         // The end of a mapping that has grown is registered before we know of it, and some of its pages may have been
         // served, or even reclaimed, already.
-        let is_unknown = self.cache.place(page) == Place::Untouched;
-        if is_unknown && !self.discarded_early.contains(page) {
+        let is_new = self.cache.place(page) == Place::Untouched && !self.discarded_early.contains(page);
+        if is_new {
             self.cache.settle(page, Age::NONE);
         }
+        is_new
     }
 
     /// Follows a layout message, or holds it back (`order.rs`). Faults are not for this.

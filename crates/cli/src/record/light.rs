@@ -24,8 +24,6 @@ use crate::synth::create;
 
 /// Time between two looks: the log has room for some tens of milliseconds.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Management begins with this part of the budget: what a program fills before counts as one reference a page.
-const THRESHOLD_DIVISOR: u64 = 64;
 
 /// Runs the program and writes the trace.
 pub(super) fn record(out: &Path, ram: &str, command: &[OsString]) -> Result<ExitCode> {
@@ -33,10 +31,6 @@ pub(super) fn record(out: &Path, ram: &str, command: &[OsString]) -> Result<Exit
     let writer = create(out)?;
     let path = out.to_owned();
     run_watched(&args, move |ledger| {
-        let budget = ledger.budget_bytes.load(Relaxed);
-        for word in [&ledger.threshold_bytes, &ledger.room_bytes] {
-            word.store(budget / THRESHOLD_DIVISOR, Relaxed);
-        }
         let watcher = Watcher::start(ledger, writer)?;
         Ok(move || watcher.end(ledger).map_err(|error| anyhow!("--out {}: {error}", path.display())))
     })

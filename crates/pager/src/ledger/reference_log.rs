@@ -3,8 +3,8 @@
 //! A ring in the ledger that threads of one process fill and `pleat record` empties. Whoever dies in the middle of an entry
 //! leaves a gap, which is passed over at the end.
 
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use page::PageIndex;
 
@@ -59,6 +59,21 @@ impl Noted {
     }
 }
 
+/// A process. It stays the same one through exec, and no other one is, not even one that gets its number later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// Its number.
+    pub process: u32,
+    /// When it started, in clock ticks after boot.
+    pub start_ticks: u64,
+}
+
+impl Owner {
+    fn word(self) -> u64 {
+        u64::from(self.process) << 32 | self.start_ticks & u64::from(u32::MAX)
+    }
+}
+
 #[repr(C)]
 #[derive(Debug)]
 struct Entry {
@@ -77,9 +92,9 @@ pub struct ReferenceLog {
     /// Entries for which there was no room.
     lost: AtomicU64,
     /// 1 if somebody reads.
-    is_read: AtomicU32,
-    /// Whose references these are: those of the first process that asks.
-    process: AtomicU32,
+    is_read: AtomicU64,
+    /// Whose references these are, as [`Owner::word`] has it: those of the first process that asks. 0 for nobody's.
+    owner: AtomicU64,
     entries: [Entry; ENTRIES],
 }
 
@@ -98,9 +113,13 @@ impl ReferenceLog {
         self.is_read.load(Acquire) == 1
     }
 
-    /// Whether `process` is the one to fill it.
-    pub fn is_for(&self, process: u32) -> bool {
-        self.is_open() && self.process.compare_exchange(0, process, AcqRel, Relaxed).is_ok()
+    /// Whether this process is the one to fill it.
+    pub fn is_for(&self, owner: Owner) -> bool {
+        if !self.is_open() {
+            return false;
+        }
+        let before = self.owner.compare_exchange(0, owner.word(), AcqRel, Relaxed);
+        before.is_ok() || before == Err(owner.word())
     }
 
     /// Puts an entry, if there is room.
@@ -255,11 +274,13 @@ mod tests {
     #[test]
     fn it_is_for_one_process_and_only_where_somebody_reads() {
         let log = log();
-        assert!(!log.is_for(5));
+        let is_for = |process, start_ticks| log.is_for(Owner { process, start_ticks });
+        assert!(!is_for(5, 70));
         log.open();
         assert!(
-            log.is_for(5) && !log.is_for(6) && !log.is_for(5),
+            is_for(5, 70) && !is_for(6, 70) && !is_for(5, 80),
             "a process that has ended and one of the same number"
         );
+        assert!(is_for(5, 70), "the same process behind an exec");
     }
 }
