@@ -10,11 +10,12 @@ use core::time::Duration;
 
 use page::ByteCount;
 use pager::ledger::Ledger;
+use policy::sizing;
 use sys::process::peak_resident;
 use sys::sync::{Sharing, wait_while};
 use sys::{clock, thread};
 
-use crate::watcher::{Agent, SMALL_DIVISOR};
+use crate::watcher::Agent;
 
 /// Smaller steps are added up.
 const BYTES_MIN: u64 = 128 << 10;
@@ -113,12 +114,12 @@ impl Growth {
     /// The run is active. Whether this process has become too large to go on unmanaged.
     fn is_large(&self, bytes: u64) -> bool {
         let given = self.given.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let small = self.ledger.budget_bytes.load(Ordering::Relaxed) / SMALL_DIVISOR;
-        if given < BYTES_MIN.max(small) {
+        let small = sizing::managed_min(ByteCount(self.ledger.budget_bytes.load(Ordering::Relaxed)));
+        if given < BYTES_MIN.max(small.0) {
             return false;
         }
         self.given.store(0, Ordering::Relaxed);
-        peak_resident().0 > small
+        peak_resident() > small
     }
 }
 

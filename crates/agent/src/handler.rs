@@ -11,6 +11,8 @@ use crate::failure::fail;
 use crate::keeper::Keeper;
 use crate::placement::Placement;
 
+/// When no fault has come for so long, its buffers are given back.
+const IDLE: Duration = Duration::from_millis(100);
 /// Between two looks at faults that cannot be served before a fork is done.
 const DEFERRED_PAUSE: Duration = Duration::from_micros(50);
 
@@ -25,7 +27,10 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
     // Release: whoever waits for the handler sees its memory allocated.
     keeper.is_serving.store(true, Ordering::Release);
     loop {
-        pager.kernel.wait_for_messages();
+        if !pager.kernel.wait_for_messages(Some(IDLE)) {
+            server.relinquish();
+            pager.kernel.wait_for_messages(None);
+        }
         let entry = keeper.entry();
         loop {
             entry.busy_since_ns.store(pager.kernel.now_ns(), Ordering::Relaxed);

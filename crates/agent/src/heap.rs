@@ -2,24 +2,48 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use page::PAGE_BYTES;
 use rlsf::Tlsf;
 use sys::Area;
 use sys::sync::Lock;
 
-/// Steps in which the heap grows; a larger request gets an area of its own size.
+/// Steps in which the heap grows; a larger request makes it grow by as much as it needs.
 const GROWTH_BYTES: usize = 1 << 20;
+/// From here on a block has an area of its own: what it does not touch takes no frame, and its frames go when it is freed.
+const LARGE_BYTES: usize = 32 << 10;
+/// Large blocks that have an area of their own; more of them are blocks like others. The process has a table of all areas.
+const LARGE_MAX: usize = 128;
 
 type Blocks = Tlsf<'static, u32, u32, 28, 16>;
 
 struct Heap {
     blocks: Lock<Blocks>,
     used: AtomicU64,
+    /// Large blocks with an area of their own.
+    large: AtomicUsize,
 }
 
 #[global_allocator]
-static HEAP: Heap = Heap { blocks: Lock::new(Blocks::new()), used: AtomicU64::new(0) };
+static HEAP: Heap = Heap { blocks: Lock::new(Blocks::new()), used: AtomicU64::new(0), large: AtomicUsize::new(0) };
+
+impl Heap {
+    /// A large block of zeros in an area of its own, if there may be one more.
+    fn large(&self, layout: Layout) -> Option<NonNull<u8>> {
+        if layout.size() < LARGE_BYTES || layout.align() > PAGE_BYTES {
+            return None;
+        }
+        // Relaxed: a bound.
+        if self.large.fetch_add(1, Ordering::Relaxed) < LARGE_MAX
+            && let Ok(area) = Area::reserve(layout.size())
+        {
+            return Some(area.leave());
+        }
+        self.large.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
 
 /// Bytes allocated now.
 pub(crate) fn used_bytes() -> u64 {
@@ -37,9 +61,13 @@ pub(crate) unsafe fn reset_after_fork() {
 }
 
 // SAFETY: TLSF hands out disjoint blocks of the areas it was given, with the alignment asked for; the areas are never
-// unmapped.
+// unmapped, and a large block has one of its own until it is freed.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if let Some(block) = self.large(layout) {
+            self.used.fetch_add(layout.size() as u64, Ordering::Relaxed);
+            return block.as_ptr();
+        }
         let mut blocks = self.blocks.lock();
         let mut block = blocks.allocate(layout);
         if block.is_none() {
@@ -48,9 +76,8 @@ unsafe impl GlobalAlloc for Heap {
             let wanted = layout.size() + layout.size() / 8 + 2 * layout.align() + 64;
             let bytes = wanted.max(GROWTH_BYTES);
             if let Ok(area) = Area::reserve(bytes) {
-                let memory = core::ptr::slice_from_raw_parts_mut(area.base(), area.bytes());
-                core::mem::forget(area);
-                let memory = NonNull::new(memory).expect("an area is not at address zero");
+                let bytes = area.bytes();
+                let memory = NonNull::slice_from_raw_parts(area.leave(), bytes);
                 // SAFETY: a fresh area that nobody else knows, never unmapped.
                 unsafe { blocks.insert_free_block_ptr(memory) };
                 block = blocks.allocate(layout);
@@ -60,9 +87,30 @@ unsafe impl GlobalAlloc for Heap {
         block.map_or(core::ptr::null_mut(), NonNull::as_ptr)
     }
 
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if let Some(block) = self.large(layout) {
+            self.used.fetch_add(layout.size() as u64, Ordering::Relaxed);
+            return block.as_ptr();
+        }
+        // SAFETY: the caller's promise; the block has so many bytes.
+        unsafe {
+            let block = self.alloc(layout);
+            if !block.is_null() {
+                block.write_bytes(0, layout.size());
+            }
+            block
+        }
+    }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         self.used.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         if let Some(pointer) = NonNull::new(pointer) {
+            // A block of the heap's own is never at the base of an area: there its own tables are.
+            // SAFETY: if an area was left there it is this block, of that size.
+            if layout.size() >= LARGE_BYTES && unsafe { Area::adopt(pointer, layout.size()) }.is_some() {
+                self.large.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
             // SAFETY: the caller got the pointer from `alloc` with the same layout.
             unsafe { self.blocks.lock().deallocate(pointer, layout.align()) };
         }

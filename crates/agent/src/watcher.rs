@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use alloc::vec::Vec;
 
+use page::ByteCount;
 use sys::Errno;
 use sys::process::RaisedLimit;
 use sys::sync::{Lock, Sharing, wait_while};
@@ -18,8 +19,6 @@ use crate::fork::Gate;
 use crate::growth::Growth;
 use crate::keeper::{self, Keeper};
 
-/// A process below this part of the budget is left alone, as a divisor.
-pub(crate) const SMALL_DIVISOR: u64 = 64;
 /// Looks at the supervisor's sign of life, and at a small process's size once the run is short.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_ACTIVE: Duration = Duration::from_millis(5);
@@ -117,8 +116,8 @@ extern "C" fn watch(argument: usize) -> ! {
 }
 
 fn is_large(membership: &Membership) -> bool {
-    let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
-    sys::process::resident_anonymous().is_some_and(|resident| resident.0 > budget / SMALL_DIVISOR)
+    let budget = ByteCount(membership.ledger.budget_bytes.load(Ordering::Relaxed));
+    sys::process::resident_anonymous().is_some_and(|resident| resident > policy::sizing::managed_min(budget))
 }
 
 fn is_orphaned(membership: &Membership) -> bool {

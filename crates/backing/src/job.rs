@@ -125,6 +125,11 @@ impl ReadBuffer {
     pub fn new() -> Self {
         Self { blocks: AlignedBytes::new(READ_BYTES_MAX), filled: 0 }
     }
+
+    /// All of its memory, which holds nothing between two jobs.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        &mut self.blocks
+    }
 }
 
 impl Default for ReadBuffer {

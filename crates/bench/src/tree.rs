@@ -1,6 +1,6 @@
 //! What the kernel says of a tree of processes: who is in it, what it holds, what it has computed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +30,35 @@ pub fn pids(root: u32) -> Vec<u32> {
         at += 1;
     }
     found
+}
+
+/// When a process began, in clock ticks since the machine did; tells a number that is used again apart.
+fn begun(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold spaces and brackets; the fields start behind the last bracket, with field 3.
+    stat.rsplit(')').next()?.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// A tree that is looked at again and again. Who was seen in it stays in it, and all that he starts: a daemon leaves its parent.
+#[derive(Debug, Default)]
+pub struct Tree {
+    /// When each began.
+    seen: BTreeMap<u32, Option<u64>>,
+}
+
+impl Tree {
+    /// Everybody who is alive, `root` first.
+    pub fn look(&mut self, root: u32) -> Vec<u32> {
+        self.seen.retain(|pid, when| *pid != root && begun(*pid) == *when);
+        let mut found = pids(root);
+        for pid in self.seen.keys().copied().flat_map(pids) {
+            if !found.contains(&pid) {
+                found.push(pid);
+            }
+        }
+        self.seen.extend(found.iter().skip(1).map(|pid| (*pid, begun(*pid))));
+        found
+    }
 }
 
 /// Living children of a process. Each thread lists those it started itself.
@@ -128,11 +157,11 @@ impl Watcher {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let mut peaks = Peaks::default();
+            let (mut tree, mut peaks) = (Tree::default(), Peaks::default());
             let mut shares_next = Instant::now();
             // Relaxed: a flag that nothing else hangs on.
             while !seen.load(Ordering::Relaxed) {
-                sample(root, counted, &mut peaks, &mut shares_next);
+                sample(tree.look(root), counted, &mut peaks, &mut shares_next);
                 std::thread::sleep(interval);
             }
             peaks
@@ -147,8 +176,7 @@ impl Watcher {
     }
 }
 
-fn sample(root: u32, counted: Root, peaks: &mut Peaks, shares_next: &mut Instant) {
-    let mut tree = pids(root);
+fn sample(mut tree: Vec<u32>, counted: Root, peaks: &mut Peaks, shares_next: &mut Instant) {
     if counted == Root::Left {
         tree.remove(0);
     }
@@ -188,6 +216,20 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!pids(std::process::id()).contains(&child.id()));
+    }
+
+    #[test]
+    fn a_daemon_stays_in_the_tree_that_started_it() {
+        let script = "sh -c 'sleep 2 & sleep 0.3'; sleep 0.3";
+        let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let mut tree = Tree::default();
+        while child.try_wait().unwrap().is_none() {
+            tree.look(child.id());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let left: Vec<u32> = tree.look(child.id()).into_iter().filter(|pid| *pid != child.id()).collect();
+        let names: Vec<_> = left.iter().map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap()).collect();
+        assert_eq!(names, ["sleep\n"]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Both threads do it: the reclaimer ahead of need, the server when a fault finds no room. Each has a [`Worker`] with
 //! buffers of its own, and encodes without the lock.
 
+use core::iter::Peekable;
+use core::ops::Range;
 use core::time::Duration;
 
 use alloc::boxed::Box;
@@ -28,6 +30,8 @@ use cache::ring::Window;
 const MOVE_BATCH: PageCount = PageCount(32);
 /// Pages encoded between two calls that give frames back: such a call interrupts every processor.
 pub(crate) const ENCODE_BATCH: usize = 64;
+/// The encodings of a batch of pages have so much room, as a part of the pages': most have enough.
+const ENCODINGS_DIVISOR: usize = 2;
 /// A batch that takes longer is halved the next time: the program grows meanwhile in memory that is not registered yet.
 /// With areas only: the codecs of the papers are slow.
 const ENCODE_NS_MAX: u64 = 800_000;
@@ -60,7 +64,11 @@ pub(crate) enum Evicted {
 enum Encoded {
     Nothing,
     SameFilled(u64),
-    Shorter(usize),
+    /// Where in the buffer it is.
+    Shorter {
+        at: usize,
+        bytes: usize,
+    },
     Incompressible,
 }
 
@@ -69,7 +77,7 @@ impl Encoded {
     fn bytes(self) -> usize {
         match self {
             Self::Nothing | Self::SameFilled(_) => 0,
-            Self::Shorter(length) => length,
+            Self::Shorter { bytes, .. } => bytes,
             Self::Incompressible => PAGE_BYTES,
         }
     }
@@ -92,7 +100,8 @@ pub(crate) struct Worker {
     /// Pauses that the batch may still make for the device.
     waits_left: u32,
     scratch: Scratch,
-    encodings: Box<[[u8; PAGE_BYTES]]>,
+    /// One behind the other, and room for one more page. When another page might not fit, those that are there are published first.
+    encodings: Box<[u8]>,
     encoded: [Encoded; ENCODE_BATCH],
 }
 
@@ -108,7 +117,7 @@ impl Worker {
     }
 
     fn with_batch(batch: usize) -> Self {
-        let encodings = vec![[0; PAGE_BYTES]; batch].into_boxed_slice();
+        let encodings = vec![0; batch * PAGE_BYTES / ENCODINGS_DIVISOR + PAGE_BYTES].into_boxed_slice();
         let (scratch, encoded) = (Scratch::new(), [Encoded::Nothing; ENCODE_BATCH]);
         Self { batch, batch_max: batch, waits_left: 0, scratch, encodings, encoded }
     }
@@ -171,16 +180,42 @@ impl Worker {
         if window.count == 0 {
             return Batch::default();
         }
+        let mut gained = 0;
+        let mut rest = window.frames().enumerate().peekable();
+        while rest.peek().is_some() {
+            let slots = self.encode_some(pager, &mut rest, &pages);
+            gained += self.publish(pager, window, slots, unblock);
+        }
+        pager.kernel.release(window.first, PageCount(window.count as u64));
+        pager.lock().ring.freed(window);
+        Batch { frames: window.count, gained }
+    }
+
+    /// Encodes pages until the buffer is full. Returns their slots.
+    fn encode_some<K: Kernel, S: Store>(
+        &mut self,
+        pager: &Pager<K, S>,
+        rest: &mut Peekable<impl Iterator<Item = (usize, FrameIndex)>>,
+        pages: &[Option<PageIndex>; ENCODE_BATCH],
+    ) -> Range<usize> {
         let begun = pager.kernel.now_ns();
-        let mut encoded = 0;
-        for (slot, frame) in window.frames().enumerate() {
+        let (mut encoded, mut used) = (0, 0);
+        let first = rest.peek().map_or(0, |(slot, _)| *slot);
+        let mut end = first;
+        while used + PAGE_BYTES <= self.room()
+            && let Some((slot, frame)) = rest.next()
+        {
+            end = slot + 1;
             self.encoded[slot] = Encoded::Nothing;
             if let Some(page) = pages[slot] {
                 // SAFETY: the frame holds a page and is marked as being encoded: nobody moves it, and the only other
                 // reader copies it. The frame is ours, so no one writes to it.
                 let bytes = unsafe { &*pager.kernel.frame(frame) };
-                self.encoded[slot] = encode_page(pager, &mut self.scratch, bytes, &mut self.encodings[slot]);
+                self.encoded[slot] = self.encode_page(pager, bytes, used);
                 pager.note_length(page, self.encoded[slot].bytes());
+                if let Encoded::Shorter { bytes, .. } = self.encoded[slot] {
+                    used += bytes;
+                }
                 encoded += 1;
             }
         }
@@ -190,22 +225,40 @@ impl Worker {
         if pager.has_area {
             self.batch = next_batch(self.batch, ns, self.batch_max);
         }
-        let gained = self.publish(pager, window, unblock);
-        pager.kernel.release(window.first, PageCount(window.count as u64));
-        pager.lock().ring.freed(window);
-        Batch { frames: window.count, gained }
+        first..end
+    }
+
+    /// Where the batch's encodings must end.
+    fn room(&self) -> usize {
+        self.encodings.len() - PAGE_BYTES
+    }
+
+    /// Encodes a page to a place in the buffer behind which there is room for one.
+    fn encode_page<K, S>(&mut self, pager: &Pager<K, S>, bytes: &PageBytes, at: usize) -> Encoded {
+        if let Some(word) = same_filled(bytes) {
+            return Encoded::SameFilled(word);
+        }
+        let out: &mut [u8; PAGE_BYTES] = self.encodings[at..].first_chunk_mut().expect("room for a page");
+        let length = pager.codec.encode(bytes, &mut self.scratch, out);
+        length.map_or(Encoded::Incompressible, |bytes| Encoded::Shorter { at, bytes })
+    }
+
+    /// Gives back the memory of buffers, which hold nothing between two batches.
+    pub(crate) fn relinquish(&mut self) {
+        sys::area::relinquish(&mut self.encodings);
     }
 
     fn publish<K: Kernel, S: Store>(
         &mut self,
         pager: &Pager<K, S>,
         window: Window,
+        slots: Range<usize>,
         unblock: &mut dyn FnMut(),
     ) -> usize {
         let mut gained = 0;
         self.waits_left = DEVICE_WAITS_MAX;
         let mut state = pager.lock();
-        for (slot, frame) in window.frames().enumerate() {
+        for (slot, frame) in window.frames().enumerate().take(slots.end).skip(slots.start) {
             if slot % PUBLISH_BATCH == PUBLISH_BATCH - 1 {
                 drop(state);
                 state = pager.lock();
@@ -217,7 +270,7 @@ impl Worker {
             let outcome = match self.encoded[slot] {
                 Encoded::Nothing => continue,
                 Encoded::SameFilled(word) => Outcome::SameFilled(word),
-                Encoded::Shorter(length) => Outcome::Encoded(&self.encodings[slot][..length]),
+                Encoded::Shorter { at, bytes } => Outcome::Encoded(&self.encodings[at..at + bytes]),
                 Encoded::Incompressible => Outcome::Incompressible(bytes),
             };
             if !state.cache.gains(outcome) && put_back(pager, &mut state, page, frame) {
@@ -227,10 +280,12 @@ impl Worker {
             let mut published = state.publish(page, frame, bytes, outcome);
             if published == Published::NoRoom && matches!(outcome, Outcome::SameFilled(_)) {
                 // Too many distinct words: an encoding of one word repeated is some twenty bytes.
-                let length = pager.codec.encode(bytes, &mut self.scratch, &mut self.encodings[slot]);
-                let length = length.expect("a page of one word gets shorter");
-                self.encoded[slot] = Encoded::Shorter(length);
-                published = state.publish(page, frame, bytes, Outcome::Encoded(&self.encodings[slot][..length]));
+                let at = self.room();
+                let out: &mut [u8; PAGE_BYTES] = self.encodings[at..].first_chunk_mut().expect("room for a page");
+                let bytes_of_word = pager.codec.encode(bytes, &mut self.scratch, out);
+                let length = bytes_of_word.expect("a page of one word gets shorter");
+                self.encoded[slot] = Encoded::Shorter { at, bytes: length };
+                published = state.publish(page, frame, bytes, Outcome::Encoded(&self.encodings[at..at + length]));
             }
             if published == Published::NoRoom && pager.has_area {
                 drop(state);
@@ -292,7 +347,7 @@ impl Worker {
             // SAFETY: as in `encode`; the frame is released only after this.
             let bytes = unsafe { &*pager.kernel.frame(frame) };
             let outcome = match self.encoded[slot] {
-                Encoded::Shorter(length) => Outcome::Encoded(&self.encodings[slot][..length]),
+                Encoded::Shorter { at, bytes } => Outcome::Encoded(&self.encodings[at..at + bytes]),
                 Encoded::Incompressible => Outcome::Incompressible(bytes),
                 Encoded::Nothing | Encoded::SameFilled(_) => unreachable!("only what takes room waits for it"),
             };
@@ -312,18 +367,6 @@ impl Worker {
             sys::thread::sleep(DEVICE_PAUSE);
         }
     }
-}
-
-fn encode_page<K, S>(
-    pager: &Pager<K, S>,
-    scratch: &mut Scratch,
-    bytes: &PageBytes,
-    out: &mut [u8; PAGE_BYTES],
-) -> Encoded {
-    if let Some(word) = same_filled(bytes) {
-        return Encoded::SameFilled(word);
-    }
-    pager.codec.encode(bytes, scratch, out).map_or(Encoded::Incompressible, Encoded::Shorter)
 }
 
 /// Moves a page that gained nothing back to the program, if that can be done now.

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use backing::LogFull;
 use page::{ByteCount, PageCount};
-use policy::sizing::{self, Surge, Watermarks};
+use policy::sizing::{Surge, Watermarks};
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -31,6 +31,8 @@ const REST_MAX: Duration = Duration::from_millis(50);
 const REST_WAITED_FOR: Duration = Duration::from_micros(100);
 /// Rest while nothing changes and little is free.
 const REST_CALM: Duration = Duration::from_millis(4);
+/// Of what is shared with forked processes so much counts as lately copied: there is room for copies of a quarter of it at once.
+const SHARED_DIVISOR: u64 = 16;
 /// Rounds without change before the reclaimer calms down.
 const CALM_ROUNDS: u32 = 250;
 /// Unmanaged growth that makes it look for new mappings: this part of the free room at the high mark.
@@ -52,6 +54,8 @@ const COMPACT_STEP: usize = 64;
 const CLEAN_STEP: usize = 64;
 /// Time between two looks at the numbers of the ledger.
 const FIGURES_NS: u64 = 5_000_000;
+/// When nothing has had to go for so long, buffers are given back.
+const IDLE_NS: u64 = 100_000_000;
 /// Longest time in one round: the program grows meanwhile in memory that is not registered yet.
 const ROUND_NS_MAX: u64 = 1_000_000;
 
@@ -72,6 +76,7 @@ pub struct Reclaimer {
     /// Unmanaged bytes at the last look.
     last_unmanaged: i64,
     surge: Surge,
+    last_share: ByteCount,
     scanned_once: bool,
     scan_again_ns: u64,
     /// The last scan was a short one.
@@ -82,6 +87,8 @@ pub struct Reclaimer {
     sharing: Sharing,
     division: Looks,
     figures_at_ns: u64,
+    /// When it last made room; nothing once its buffers have been given back.
+    worked_at_ns: Option<u64>,
 }
 
 impl Default for Reclaimer {
@@ -98,6 +105,7 @@ impl Reclaimer {
             unmanageable: 0,
             last_unmanaged: 0,
             surge: Surge::UNKNOWN,
+            last_share: ByteCount::ZERO,
             scanned_once: false,
             scan_again_ns: 0,
             scans_shortly: false,
@@ -107,6 +115,7 @@ impl Reclaimer {
             sharing: Sharing::default(),
             division: Looks::default(),
             figures_at_ns: 0,
+            worked_at_ns: None,
         }
     }
 
@@ -141,8 +150,23 @@ impl Reclaimer {
         }
         if effort.has_gained {
             pager.entry.add(Counter::ReclaimNs, now - begun);
+            self.worked_at_ns = Some(now);
+        } else if self.worked_at_ns.is_some_and(|worked_at| now - worked_at > IDLE_NS) {
+            self.relinquish(pager);
         }
         self.rest(pager, effort, resident)
+    }
+
+    /// Gives back the memory of buffers, for a time in which nobody needs them.
+    fn relinquish<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
+        self.worked_at_ns = None;
+        self.worker.relinquish();
+        let mut state = pager.lock();
+        if !state.frozen
+            && let Some(log) = state.cache.log()
+        {
+            log.release_spares();
+        }
     }
 
     /// The program has forked, or was forked: memory that two processes share counts in proportion.
@@ -184,12 +208,19 @@ impl Reclaimer {
         accounts.unmanaged
     }
 
-    /// How much room is to be kept free: little where the program tells of its growth before it happens, and nobody else takes part
-    /// of the budget, whether another process or a page that two of them share and one writes to.
+    /// How much room is to be kept free: little where the program tells of its growth before it happens. What comes unasked even
+    /// then: what it `grown` without telling, a share that shrinks because other processes grow, and copies of pages that a fork
+    /// has left to two.
     fn marks<K, S>(&mut self, pager: &Pager<K, S>, share: ByteCount, grown: i64, now: u64) -> Watermarks {
-        let surge = self.surge.note(grown, now);
-        let is_alone = sizing::is_alone(share, pager.budget) && !self.sharing.may_share;
-        if is_alone && pager.is_told_of_growth { Watermarks::narrow(share, surge) } else { Watermarks::wide(share) }
+        let lost = self.last_share.saturating_sub(share);
+        self.last_share = share;
+        let surge = self.surge.note(grown.max(0).saturating_add_unsigned(lost.0), now);
+        match self.sharing.shared() {
+            Some(shared) if pager.is_told_of_growth => {
+                Watermarks::narrow(share, pager.budget, surge + ByteCount(shared.0 / SHARED_DIVISOR))
+            }
+            _ => Watermarks::wide(share),
+        }
     }
 
     fn wants_scan<K: Kernel, S: Store>(&self, pager: &Pager<K, S>, unmanaged: i64, now: u64) -> bool {

@@ -128,7 +128,7 @@ impl Server {
     /// Allocates all that serving needs.
     pub fn new() -> Self {
         let window = WINDOW_MAX.0 as usize;
-        Self {
+        let mut server = Self {
             inbox: Inbox { queue: [NO_FAULT; QUEUE], queued: 0, last_thread: 0 },
             served: 0,
             pages: vec![PageBytes::ZERO; window].into_boxed_slice(),
@@ -139,7 +139,9 @@ impl Server {
             descents: Descents::default(),
             worker: Worker::hasty(),
             stocker: Stocker::default(),
-        }
+        };
+        server.relinquish();
+        server
     }
 
     /// Reads a batch of what waits and serves it. Says whether there may be more to read.
@@ -163,6 +165,16 @@ impl Server {
             pager.note_reference(fault);
         }
         Ok(may_be_more)
+    }
+
+    /// Gives back the memory of buffers, which hold nothing between two faults: for when nothing waits.
+    pub fn relinquish(&mut self) {
+        for page in &mut self.pages {
+            sys::area::relinquish(&mut page.0);
+        }
+        sys::area::relinquish(self.copies.as_flattened_mut());
+        sys::area::relinquish(self.read.bytes());
+        self.worker.relinquish();
     }
 
     /// Whether faults wait that cannot be served before a fork is done. Its end sends no message, so come back soon.

@@ -19,7 +19,7 @@ const LOOK_SHARE: u64 = 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sharing {
     /// The program has forked: some of its memory may be its child's or parent's too.
-    pub(crate) may_share: bool,
+    may_share: bool,
     /// A look has been taken since.
     has_looked: bool,
     /// What of the resident memory counted elsewhere, as of the last look.
@@ -33,6 +33,15 @@ impl Sharing {
     /// The program has forked, or was forked.
     pub(crate) fn begin(&mut self) {
         *self = Self { may_share: true, shared: self.shared, faults: self.faults, ..Self::default() };
+    }
+
+    /// What of the resident memory belongs to others, too, as of the last look; `None` where nobody has looked since a fork.
+    pub(crate) fn shared(&self) -> Option<ByteCount> {
+        match (self.may_share, self.has_looked) {
+            (false, _) => Some(ByteCount::ZERO),
+            (true, true) => Some(self.shared),
+            (true, false) => None,
+        }
     }
 
     /// What counts of `resident` bytes.

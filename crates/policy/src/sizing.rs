@@ -31,14 +31,21 @@ impl Watermarks {
     }
 
     /// Marks for a share of a program that tells of its growth, and took at most `surge` bytes unasked of late: what it may touch
-    /// before it is told to wait, and that several times over. Never wider than [`Watermarks::wide`].
-    pub fn narrow(share: ByteCount, surge: ByteCount) -> Self {
-        let part = limited(share, (share.0 / 64).clamp(MIB * 3 / 2, 8 * MIB));
+    /// before it is told to wait, and that several times over. The room of a budget is kept free once, each share has its part of
+    /// it. Never wider than [`Watermarks::wide`].
+    pub fn narrow(share: ByteCount, budget: ByteCount, surge: ByteCount) -> Self {
+        let whole = (budget.0 / 64).clamp(MIB * 3 / 2, 8 * MIB);
+        let part = limited(share, part_of(whole, share, budget));
         let high = part.saturating_add(surge.0.saturating_mul(SURGES)).min(Self::wide(share).high.0);
         // Where little is kept free, faults wait while a third of it is left: that is for what nobody can make wait.
         let min = (part / 3).max(high / 4);
         Self { min: ByteCount(min), low: ByteCount(high / 4 * 3), high: ByteCount(high) }
     }
+}
+
+/// The part of `whole` that falls to a share of a budget.
+fn part_of(whole: u64, share: ByteCount, budget: ByteCount) -> u64 {
+    (u128::from(whole) * u128::from(share.0) / u128::from(budget.0.max(share.0).max(1))) as u64
 }
 
 /// Of a small share a quarter.
@@ -90,6 +97,18 @@ pub fn pool_bytes_max(memory: ByteCount) -> ByteCount {
     memory - ByteCount(memory.0 / RESIDENT_FLOOR_DIVISOR)
 }
 
+/// A process that holds less is left alone: what its agent takes would be more than what could go. Large budgets need not care
+/// for processes so much larger.
+pub fn managed_min(budget: ByteCount) -> ByteCount {
+    ByteCount((budget.0 / SMALL_DIVISOR).max(AGENT_BYTES + UNMANAGEABLE_BYTES))
+}
+
+/// A process below this part of the budget is small, as a divisor.
+const SMALL_DIVISOR: u64 = 64;
+/// What an agent at work takes, and what of a small process can never go: stacks, and data of libraries that are in use.
+const AGENT_BYTES: u64 = 512 << 10;
+const UNMANAGEABLE_BYTES: u64 = 256 << 10;
+
 /// The part of the budget that is dealt out evenly, as a divisor; the rest goes by what each process holds.
 const EVEN_DIVISOR: u64 = 4;
 
@@ -105,11 +124,6 @@ pub fn share(budget: ByteCount, own: ByteCount, total: ByteCount, processes: u64
     }
     let by_holding = budget.0 - even * processes;
     ByteCount(even + (u128::from(by_holding) * u128::from(own.0) / u128::from(total)) as u64)
-}
-
-/// Whether so large a share of a budget is that of its only process: of several each leaves the others an even part.
-pub fn is_alone(share: ByteCount, budget: ByteCount) -> bool {
-    share > budget - ByteCount(budget.0 / EVEN_DIVISOR / 2)
 }
 
 #[cfg(test)]
@@ -128,23 +142,42 @@ mod tests {
     #[test]
     fn who_tells_of_growth_has_nearly_all_and_surges_widen_the_marks() {
         let share = ByteCount(96 * MIB);
-        let high = |surge| Watermarks::narrow(share, ByteCount(surge)).high.0;
+        let high = |surge| Watermarks::narrow(share, share, ByteCount(surge)).high.0;
         assert_eq!([high(0), high(MIB), high(3 * MIB)], [3 * MIB / 2, 11 * MIB / 2, 12 * MIB]);
-        assert_eq!(Watermarks::narrow(share, ByteCount::ZERO).min, ByteCount(MIB / 2));
-        assert_eq!(Watermarks::narrow(share, ByteCount(u64::MAX)), Watermarks::wide(share));
+        assert_eq!(Watermarks::narrow(share, share, ByteCount::ZERO).min, ByteCount(MIB / 2));
+        assert_eq!(Watermarks::narrow(share, share, ByteCount(u64::MAX)), Watermarks::wide(share));
         // However small the share is.
         for share in [1 << 18, MIB, 8 * MIB, 1 << 40].map(ByteCount) {
-            let marks = Watermarks::narrow(share, ByteCount::ZERO);
+            let marks = Watermarks::narrow(share, share, ByteCount::ZERO);
             assert!(0 < marks.min.0 && marks.min < marks.low && marks.low < marks.high && marks.high.0 <= share.0 / 4);
             assert!(marks.high <= Watermarks::wide(share).high);
         }
+    }
+
+    /// A room of its own for each of many processes would leave them nothing to live in.
+    #[test]
+    fn the_room_of_a_budget_is_kept_free_once() {
+        let budget = ByteCount(96 * MIB);
+        let high = |share| Watermarks::narrow(ByteCount(share), budget, ByteCount::ZERO).high.0;
+        assert_eq!(high(budget.0), 3 * MIB / 2);
+        assert_eq!(12 * high(budget.0 / 12), high(budget.0));
+        assert_eq!(high(MIB / 2), 64 << 10, "but nobody can work with less than this");
+    }
+
+    #[test]
+    fn small_processes_are_left_alone() {
+        assert_eq!(managed_min(ByteCount(16 * MIB)), ByteCount(768 << 10));
+        assert_eq!(managed_min(ByteCount(1024 * MIB)), ByteCount(16 * MIB));
     }
 
     #[test]
     fn surges_are_forgotten_by_and_by() {
         let mut surge = Surge::UNKNOWN;
         let first = surge.note(0, 7);
-        assert!(Watermarks::narrow(ByteCount(1 << 40), first).high == Watermarks::wide(ByteCount(1 << 40)).high);
+        assert!(
+            Watermarks::narrow(ByteCount(1 << 40), ByteCount(1 << 40), first).high
+                == Watermarks::wide(ByteCount(1 << 40)).high
+        );
         let mut after = |halves: u64, grown| surge.note(grown, 7 + halves * Surge::HALF_LIFE_NS).0;
         assert_eq!([after(1, 0), after(2, -5), after(3, MIB as i64)], [4 * MIB, 2 * MIB, MIB]);
         assert_eq!([after(3, 6 * MIB as i64), after(3, 0), after(4, 0)], [6 * MIB, 6 * MIB, 3 * MIB]);
@@ -174,11 +207,6 @@ mod tests {
         let budget = ByteCount(64 * MIB);
         for own in [0, 1, 80 * MIB] {
             assert_eq!(share(budget, ByteCount(own), ByteCount(own), 1), budget);
-        }
-        // What small processes take that nobody manages is not there to be shared.
-        assert!(is_alone(share(ByteCount(60 * MIB), ByteCount(1), ByteCount(1), 1), budget));
-        for processes in 2..5 {
-            assert!(!is_alone(share(budget, ByteCount(1 << 40), ByteCount(1 << 40), processes), budget));
         }
     }
 

@@ -101,6 +101,23 @@ impl Area {
         base - PAGE_BYTES as u64..base + (self.bytes + PAGE_BYTES) as u64
     }
 
+    /// Leaves the mapping to who knows its base, until [`Area::adopt`].
+    pub fn leave(self) -> NonNull<u8> {
+        let base = self.base;
+        core::mem::forget(self);
+        base
+    }
+
+    /// The area of so many bytes that was left at `base`; `None` if there is none that begins there.
+    ///
+    /// # Safety
+    /// If one was left there, then for the caller, once, and nobody uses it any more when what is returned is dropped.
+    pub unsafe fn adopt(base: NonNull<u8>, bytes: usize) -> Option<Self> {
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
+        let area = core::mem::ManuallyDrop::new(Self { base, bytes, open: bytes });
+        own::has(&area.span()).then(|| core::mem::ManuallyDrop::into_inner(area))
+    }
+
     /// Gives the frames under `offset..offset + bytes` back to the system; the range reads as zeros afterwards.
     /// Both are multiples of [`PAGE_BYTES`].
     pub fn release(&self, offset: usize, bytes: usize) {
@@ -121,6 +138,17 @@ impl Drop for Area {
         // SAFETY: exactly the mapping made in `reserve`; its owner is being dropped. An error leaves it mapped, which
         // wastes address space and harms nothing.
         let _ = unsafe { rustix::mm::munmap(whole, self.bytes + 2 * PAGE_BYTES) };
+    }
+}
+
+/// Gives the frames under whole pages of these bytes back to the system; they read as zeros, or as before, afterwards. For
+/// buffers that hold nothing now, in private anonymous memory, as all of a heap's is.
+pub fn relinquish(bytes: &mut [u8]) {
+    let start = bytes.as_ptr().addr().next_multiple_of(PAGE_BYTES);
+    let end = (bytes.as_ptr().addr() + bytes.len()) / PAGE_BYTES * PAGE_BYTES;
+    if start < end {
+        // SAFETY: the pages lie inside bytes that nobody else can see, and any bytes are good ones. An error leaves them.
+        let _ = unsafe { crate::remap::advise(start, end - start, MADV_DONTNEED_LOCKED) };
     }
 }
 
@@ -183,6 +211,11 @@ mod own {
         }
     }
 
+    /// Whether there is exactly this one.
+    pub(super) fn has(span: &core::ops::Range<u64>) -> bool {
+        SPANS.iter().filter_map(Span::read).any(|other| other == *span)
+    }
+
     impl Span {
         /// What the entry holds; nothing while it is being written. Start and end are of the same area: an entry may be
         /// given up and taken again between two reads of it.
@@ -230,6 +263,30 @@ mod tests {
             // SAFETY: inside the area.
             assert_eq!(unsafe { second.read() }, 0);
         }
+    }
+
+    #[test]
+    fn an_area_that_was_left_is_found_by_its_base_and_size() {
+        let base = Area::reserve(3 * PAGE_BYTES).unwrap().leave();
+        // SAFETY: left above; what is adopted in vain is nothing.
+        unsafe {
+            assert!(Area::adopt(base.add(PAGE_BYTES), 2 * PAGE_BYTES).is_none());
+            assert!(Area::adopt(base, 2 * PAGE_BYTES).is_none());
+            base.add(3 * PAGE_BYTES - 1).write(7);
+            assert!(Area::adopt(base, 3 * PAGE_BYTES - 5).is_some());
+        }
+    }
+
+    #[test]
+    fn relinquished_bytes_are_zeros_but_for_the_ends() {
+        let mut bytes = vec![7; 3 * PAGE_BYTES];
+        relinquish(&mut bytes);
+        let whole = bytes.as_ptr().addr().next_multiple_of(PAGE_BYTES) - bytes.as_ptr().addr();
+        assert!(bytes[..whole].iter().all(|byte| *byte == 7));
+        assert!(bytes[whole..whole + 2 * PAGE_BYTES].iter().all(|byte| *byte == 0));
+        assert!(bytes[whole + 3 * PAGE_BYTES - PAGE_BYTES..].iter().all(|byte| *byte == 7) || whole == 0);
+        relinquish(&mut bytes[..PAGE_BYTES / 2]);
+        relinquish(&mut []);
     }
 
     /// How much of a mapping is resident, and whether it is locked.

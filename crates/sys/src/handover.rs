@@ -9,7 +9,6 @@ use core::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::Timespec;
 use rustix::io::{DupFlags, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -188,7 +187,7 @@ impl Line {
     /// Whether there is something to receive, or the other end is gone, within `limit`.
     pub fn is_readable(&self, limit: Duration) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        let limit = crate::clock::timespec(limit);
         matches!(rustix::event::poll(&mut fds, Some(&limit)), Ok(1))
     }
 

@@ -156,11 +156,12 @@ impl Linux {
         &self.files
     }
 
-    /// Sleeps until there is a message.
-    pub fn wait_for_messages(&self) {
+    /// Sleeps until there is a message, or for `limit`. Says whether there is one.
+    pub fn wait_for_messages(&self, limit: Option<Duration>) -> bool {
         let mut fds = [PollFd::new(&self.program, PollFlags::IN)];
-        // Signals are blocked; any other outcome means to look, which is what follows.
-        let _ = rustix::event::poll(&mut fds, None);
+        let limit = limit.map(crate::clock::timespec);
+        // Signals are blocked; any other outcome means to look.
+        rustix::event::poll(&mut fds, limit.as_ref()) != Ok(0)
     }
 
     /// Sleeps until there is a message of this process or of its forked child, somebody calls, or somebody on the line
@@ -169,8 +170,7 @@ impl Linux {
         let program = self.program.as_fd();
         let mut fds = [program, child.as_fd(), reception.as_fd(), line.map_or(program, AsFd::as_fd)]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-        let _ = rustix::event::poll(&mut fds, Some(&limit));
+        let _ = rustix::event::poll(&mut fds, Some(&crate::clock::timespec(limit)));
     }
 
     /// Whether there is a message now.

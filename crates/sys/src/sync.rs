@@ -5,7 +5,6 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use rustix::fs::Timespec;
 use rustix::thread::futex;
 
 const FREE: u32 = 0;
@@ -135,7 +134,7 @@ impl<T> Drop for Held<'_, T> {
 /// Waits until `word` differs from `value`, a wake-up comes, or the time is over. Who shares the word between
 /// processes says so by `shared`.
 pub fn wait_while(word: &AtomicU32, value: u32, limit: Duration, shared: Sharing) {
-    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    let limit = crate::clock::timespec(limit);
     // Every outcome means the same to the caller: look again.
     let _ = futex::wait(word, shared.flags(), value, Some(&limit));
 }

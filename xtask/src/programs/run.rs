@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use bench::tree::{Root, Watcher};
+use bench::tree::{Root, Tree, Watcher};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -113,14 +113,16 @@ fn words(program: &Program, under: Under, stats: &Path) -> Vec<String> {
 fn wait(child: &mut Child, timeout: Duration) -> Result<(ExitStatus, bool)> {
     let deadline = Instant::now() + timeout;
     let mut timed_out = false;
+    let mut tree = Tree::default();
     loop {
+        let members = tree.look(child.id());
         if let Some(status) = child.try_wait()? {
             return Ok((status, timed_out));
         }
         if Instant::now() > deadline && !timed_out {
             timed_out = true;
             // One by one: some programs make groups of their own. The root is the last to go, or the others get lost.
-            for pid in bench::tree::pids(child.id()).into_iter().rev() {
+            for pid in members.into_iter().rev() {
                 let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
             }
         }

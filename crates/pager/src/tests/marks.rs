@@ -4,6 +4,7 @@ use page::{ByteCount, PageCount, PageIndex};
 use policy::sizing::{Surge, Watermarks};
 use sys::kernel::PageRange;
 
+use super::content::Content;
 use super::program::FIRST;
 use super::world::{Setup, World};
 
@@ -30,7 +31,7 @@ fn high_after(world: &World, half_lives: u64, share: ByteCount) -> u64 {
 #[test]
 fn who_takes_nothing_unasked_has_nearly_all_and_a_surge_takes_it_back() {
     let world = world();
-    let (wide, narrow) = (Watermarks::wide(SHARE).high.0, Watermarks::narrow(SHARE, ByteCount::ZERO).high.0);
+    let (wide, narrow) = (Watermarks::wide(SHARE).high.0, Watermarks::narrow(SHARE, SHARE, ByteCount::ZERO).high.0);
     assert_eq!((wide, narrow), (8 * MIB, MIB * 3 / 2));
     assert_eq!(high_after(&world, 1, SHARE), wide, "nothing is known at first");
     let calm = high_after(&world, 30, SHARE);
@@ -42,12 +43,29 @@ fn who_takes_nothing_unasked_has_nearly_all_and_a_surge_takes_it_back() {
 }
 
 #[test]
-fn beside_other_processes_and_behind_a_fork_the_marks_stay_wide() {
+fn a_share_that_shrinks_for_others_widens_the_marks() {
     let world = world();
-    let half = ByteCount(SHARE.0 / 2);
-    assert_eq!(high_after(&world, 30, half), Watermarks::wide(half).high.0);
-    assert_eq!(high_after(&world, 1, SHARE), Watermarks::narrow(SHARE, ByteCount::ZERO).high.0);
-    world.pager.kernel.set(PageRange::new(PageIndex(FIRST), PageCount(100)), sys::fake::Flag::Shared, true);
+    let (half, most) = (ByteCount(SHARE.0 / 2), ByteCount(SHARE.0 / 2 - 3 * MIB / 4));
+    let narrow = |share, surge| Watermarks::narrow(share, SHARE, ByteCount(surge)).high.0;
+    assert_eq!(high_after(&world, 30, half), narrow(half, 0));
+    assert_eq!(narrow(half, 0), 3 * MIB / 4, "its part of the room of all");
+    assert_eq!(high_after(&world, 1, most), narrow(most, 3 * MIB / 4));
+    assert_eq!(high_after(&world, 1, half), narrow(half, 3 * MIB / 8), "and one that grows does not");
+}
+
+#[test]
+fn behind_a_fork_there_is_room_for_copies() {
+    let mut world = world();
+    let pages = PageCount(100);
+    for page in FIRST..FIRST + pages.0 {
+        world.touch(PageIndex(page), Some(Content::Text(page))).unwrap();
+    }
+    let calm = high_after(&world, 30, SHARE);
+    world.pager.kernel.set(PageRange::new(PageIndex(FIRST), pages), sys::fake::Flag::Shared, true);
     world.reclaimer.borrow_mut().shares_memory();
-    assert_eq!(high_after(&world, 1, SHARE), Watermarks::wide(SHARE).high.0);
+    // Half of them are its child's.
+    let shared = pages.bytes().0 / 2;
+    assert_eq!(high_after(&world, 1, SHARE), calm + shared / 4);
+    world.pager.kernel.set(PageRange::new(PageIndex(FIRST), pages), sys::fake::Flag::Shared, false);
+    assert_eq!(high_after(&world, 30, SHARE), calm);
 }

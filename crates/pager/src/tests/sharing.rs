@@ -62,5 +62,5 @@ fn a_look_corrects_it_and_the_end_of_sharing_ends_the_looks() {
     write(&mut world, 20, PAGES - 20);
     let now = later(&world);
     assert_eq!(elsewhere(&world, &mut sharing, now), 0);
-    assert!(!sharing.may_share);
+    assert_eq!(sharing.shared(), Some(page::ByteCount::ZERO));
 }

@@ -95,7 +95,7 @@ impl Cached {
         });
         let (marks, agent) = match seat {
             Seat::Process => {
-                (Watermarks::narrow(share, ByteCount::ZERO), ByteCount(AGENT_BYTES.min(share.0 / AGENT_DIVISOR)))
+                (Watermarks::narrow(share, share, ByteCount::ZERO), ByteCount(AGENT_BYTES.min(share.0 / AGENT_DIVISOR)))
             }
             Seat::Kernel => (kernel_marks(share), ByteCount::ZERO),
         };
