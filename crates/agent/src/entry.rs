@@ -49,14 +49,24 @@ fn take(entry: &Process, pid: u32) -> bool {
 }
 
 impl Membership {
+    fn processes(&self) -> impl Iterator<Item = (&'static Process, Phase)> {
+        let used = self.ledger.processes_used.load(Ordering::Acquire) as usize;
+        let entries = self.ledger.processes[..used.min(PROCESSES_MAX)].iter();
+        entries.map(|entry| (entry, Phase::from_number(entry.phase.load(Ordering::Relaxed))))
+    }
+
+    /// Processes whose memory is managed.
+    pub(crate) fn managed(&self) -> u64 {
+        self.processes().filter(|(_, phase)| *phase == Phase::Managing).count() as u64
+    }
+
     /// What this process may hold now: its share of what `pleat run` and the processes that are not managed leave.
     pub(crate) fn share(&self) -> ByteCount {
         let budget = self.ledger.budget_bytes.load(Ordering::Relaxed);
-        let used = self.ledger.processes_used.load(Ordering::Acquire) as usize;
         let (mut managed, mut total) = (0, 0);
         let mut unmanaged = self.ledger.runner_bytes.load(Ordering::Relaxed);
-        for entry in &self.ledger.processes[..used.min(PROCESSES_MAX)] {
-            match Phase::from_number(entry.phase.load(Ordering::Relaxed)) {
+        for (entry, phase) in self.processes() {
+            match phase {
                 Phase::Managing => {
                     total += entry.footprint();
                     managed += 1;

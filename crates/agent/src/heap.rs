@@ -92,14 +92,13 @@ unsafe impl GlobalAlloc for Heap {
             self.used.fetch_add(layout.size() as u64, Ordering::Relaxed);
             return block.as_ptr();
         }
-        // SAFETY: the caller's promise; the block has so many bytes.
-        unsafe {
-            let block = self.alloc(layout);
-            if !block.is_null() {
-                block.write_bytes(0, layout.size());
-            }
-            block
+        // SAFETY: the caller's promise.
+        let block = unsafe { self.alloc(layout) };
+        if !block.is_null() {
+            // SAFETY: the block has so many bytes.
+            unsafe { block.write_bytes(0, layout.size()) };
         }
+        block
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {

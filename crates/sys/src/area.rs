@@ -268,13 +268,16 @@ mod tests {
     #[test]
     fn an_area_that_was_left_is_found_by_its_base_and_size() {
         let base = Area::reserve(3 * PAGE_BYTES).unwrap().leave();
-        // SAFETY: left above; what is adopted in vain is nothing.
-        unsafe {
-            assert!(Area::adopt(base.add(PAGE_BYTES), 2 * PAGE_BYTES).is_none());
-            assert!(Area::adopt(base, 2 * PAGE_BYTES).is_none());
-            base.add(3 * PAGE_BYTES - 1).write(7);
-            assert!(Area::adopt(base, 3 * PAGE_BYTES - 5).is_some());
-        }
+        let adopt = |base, bytes| {
+            // SAFETY: left above, and dropped when it is found; in vain otherwise.
+            unsafe { Area::adopt(base, bytes) }.is_some()
+        };
+        // SAFETY: inside the area.
+        let second = unsafe { base.add(PAGE_BYTES) };
+        assert!(!adopt(second, 2 * PAGE_BYTES) && !adopt(base, 2 * PAGE_BYTES));
+        // SAFETY: inside the area, which is still there.
+        unsafe { second.write(7) };
+        assert!(adopt(base, 3 * PAGE_BYTES - 5));
     }
 
     #[test]
