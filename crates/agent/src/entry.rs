@@ -3,9 +3,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 
-use page::ByteCount;
-use pager::ledger::{Gauge, Ledger, MAGIC, PROCESSES_MAX, Phase, Process};
-use policy::sizing;
+use pager::ledger::{Ledger, MAGIC, PROCESSES_MAX, Phase, Process};
 use sys::Errno;
 
 /// The ledger of the run and our entry in it.
@@ -38,6 +36,7 @@ pub(crate) fn claim(ledger: &'static Ledger) -> Option<Membership> {
             }
         },
     };
+    entry.claim.store(0, Ordering::Relaxed);
     entry.start_ticks.store(sys::process::start_ticks().unwrap_or(0), Ordering::Relaxed);
     // Release: the supervisor, seeing the phase, sees the rest.
     entry.phase.store(Phase::Watching as u32, Ordering::Release);
@@ -49,7 +48,8 @@ fn take(entry: &Process, pid: u32) -> bool {
 }
 
 impl Membership {
-    fn processes(&self) -> impl Iterator<Item = (&'static Process, Phase)> {
+    /// Everybody in the ledger, and where he is in his life.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = (&'static Process, Phase)> + Clone {
         let used = self.ledger.processes_used.load(Ordering::Acquire) as usize;
         let entries = self.ledger.processes[..used.min(PROCESSES_MAX)].iter();
         entries.map(|entry| (entry, Phase::from_number(entry.phase.load(Ordering::Relaxed))))
@@ -58,28 +58,6 @@ impl Membership {
     /// Processes whose memory is managed.
     pub(crate) fn managed(&self) -> u64 {
         self.processes().filter(|(_, phase)| *phase == Phase::Managing).count() as u64
-    }
-
-    /// What this process may hold now: its share of what `pleat run` and the processes that are not managed leave.
-    pub(crate) fn share(&self) -> ByteCount {
-        let budget = self.ledger.budget_bytes.load(Ordering::Relaxed);
-        let (mut managed, mut total) = (0, 0);
-        let mut unmanaged = self.ledger.runner_bytes.load(Ordering::Relaxed);
-        for (entry, phase) in self.processes() {
-            match phase {
-                Phase::Managing => {
-                    total += entry.footprint();
-                    managed += 1;
-                }
-                Phase::Watching => unmanaged += entry.get(Gauge::ResidentBytes),
-                Phase::Free | Phase::Failed | Phase::Stopped => {}
-            }
-        }
-        // However much others take, something must be left to work with.
-        let left = ByteCount(budget.saturating_sub(unmanaged).max(budget / 8));
-        let share = sizing::share(left, ByteCount(self.entry.footprint()), ByteCount(total), managed);
-        self.entry.share_bytes.store(share.0, Ordering::Relaxed);
-        share
     }
 
     /// Whether this run does without permission for faults inside system calls.

@@ -17,7 +17,7 @@ use page::{ByteCount, PAGE_BYTES, PageCount};
 use pager::ledger::occupant::Occupancy;
 use pager::ledger::reference_log::{Owner, ReferenceLog};
 use pager::ledger::{Counter, Phase, Process};
-use pager::{Config, Pager, Reclaimer, Rest};
+use pager::{Config, Pager, Reclaimer};
 use store::AnyStore;
 use sys::Errno;
 use sys::addresses::Lifted;
@@ -31,6 +31,7 @@ use crate::entry::Membership;
 use crate::failure::{end, fail, say};
 use crate::fork::Forks;
 use crate::handler;
+use crate::share::Losses;
 use crate::watcher::Agent;
 
 /// The part of the budget that may wait in frames, as a divisor, and its bounds in pages.
@@ -99,8 +100,10 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     }
     agent.keeper.store(core::ptr::from_ref(keeper).cast_mut(), Ordering::Release);
     agent.gate.open();
+    let mut reclaimer = Reclaimer::new();
+    reclaimer.publish(&keeper.pager);
     membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
-    reclaim(keeper, &membership, Reclaimer::new())
+    reclaim(keeper, &membership, reclaimer)
 }
 
 pub(crate) fn start_handler(agent: &'static Agent, keeper: &'static Keeper) -> Result<(), Errno> {
@@ -308,6 +311,7 @@ fn swap_path(membership: &Membership) -> Vec<u8> {
 pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut reclaimer: Reclaimer) -> ! {
     thread::ask_for_short_slices();
     let mut watchdog = Watchdog::default();
+    let mut losses = Losses::default();
     let pager = &keeper.pager;
     loop {
         if keeper.forks.wants_rest() {
@@ -318,9 +322,12 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
         keeper.forks.unpin_dead(pager);
         let calls = pager.calls();
         pager.set_agent_bytes(ByteCount(STACK_BYTES + crate::heap::used_bytes()));
-        let rest = reclaimer.round(pager, membership.share());
-        if rest.exhausted {
-            report_exhausted(membership, &rest);
+        let now = pager.kernel.now_ns();
+        losses.look(membership, now);
+        let share = membership.share();
+        let rest = reclaimer.round(pager, share.bytes);
+        if rest.exhausted || losses.is_beyond(share, now) {
+            report_exhausted(membership);
         }
         watchdog.look(keeper);
         pager.rest(calls, rest.time);
@@ -328,7 +335,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
 }
 
 /// The budget cannot be met: what `--when-full` says.
-fn report_exhausted(membership: &Membership, _rest: &Rest) {
+fn report_exhausted(membership: &Membership) {
     membership.entry.add(Counter::Exceeded, 1);
     let budget_mib = membership.ledger.budget_bytes.load(Ordering::Relaxed) >> 20;
     let advice = "raise --ram, or allow more swap with --swap and --swap-size";

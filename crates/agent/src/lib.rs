@@ -32,5 +32,6 @@ mod host;
 mod keeper;
 mod limits;
 mod placement;
+mod share;
 mod takeover;
 mod watcher;

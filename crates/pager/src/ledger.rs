@@ -65,6 +65,8 @@ numbers! {
         BackedBytes = "backed_bytes",
         /// Space the swap file takes.
         SwapFileBytes = "swap_file_bytes",
+        /// Time lost over pages that had left, in ns of each second, of late.
+        RefaultNsPerSecond = "refault_ns_per_second",
         /// Managed pages that are resident.
         PagesResident = "pages_resident",
         /// Pages moved out and not encoded yet; they still count as resident bytes.
@@ -121,6 +123,8 @@ numbers! {
         ReclaimNs = "reclaim_ns",
         /// Time the fault handler worked.
         ServeNs = "serve_ns",
+        /// Of that, over pages that had left: what the process loses for want of memory.
+        RefaultNs = "refault_ns",
         /// Times the budget could not be met.
         Exceeded = "budget_exceeded",
         /// Units (zones, cells, chunks, frames) added to the area. From here on: areas only, nothing with slabs.
@@ -159,6 +163,13 @@ numbers! {
         Backed = "backed",
         /// Already there: another thread asked first.
         Raced = "raced",
+    }
+}
+
+impl FaultKind {
+    /// Whether the page had left: with more memory there would have been no fault.
+    pub fn is_refault(self) -> bool {
+        matches!(self, Self::Staged | Self::SameFilled | Self::Compressed | Self::Backed)
     }
 }
 
@@ -252,6 +263,8 @@ pub struct Process {
     pub start_ticks: AtomicU64,
     /// What this process may hold, bytes; 0 while it is not managed.
     pub share_bytes: AtomicU64,
+    /// What of what it holds counts where the budget is dealt out (`policy::shares::Claim::number`).
+    pub claim: AtomicU64,
     /// `CLOCK_MONOTONIC` nanoseconds at which the fault handler began what it is doing; 0 while it waits for work.
     pub busy_since_ns: AtomicU64,
     /// By [`Gauge`].

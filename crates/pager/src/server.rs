@@ -363,5 +363,8 @@ fn record<K: Kernel, S: Store>(pager: &Pager<K, S>, kind: FaultKind, begun: u64)
     let ns = pager.kernel.now_ns() - begun;
     pager.entry.faults[kind as usize].record(ns);
     pager.entry.add(Counter::ServeNs, ns);
+    if kind.is_refault() {
+        pager.entry.add(Counter::RefaultNs, ns);
+    }
     Served::Done
 }

@@ -12,5 +12,6 @@ pub mod area;
 pub mod drop_behind;
 pub mod prefetch;
 pub mod replacement;
+pub mod shares;
 pub mod sizing;
 pub mod write_back;

@@ -1,4 +1,4 @@
-//! Sizing: what a process may hold, when to reclaim, and how much of it the pool may take.
+//! Sizing: when a process reclaims, and how much of what it may hold the pool may take. What it may hold: `shares`.
 
 use page::ByteCount;
 
@@ -109,23 +109,6 @@ const SMALL_DIVISOR: u64 = 64;
 const AGENT_BYTES: u64 = 512 << 10;
 const UNMANAGEABLE_BYTES: u64 = 256 << 10;
 
-/// The part of the budget that is dealt out evenly, as a divisor; the rest goes by what each process holds.
-const EVEN_DIVISOR: u64 = 4;
-
-/// The share of one of `processes`, which holds `own` of the `total` bytes that all of them hold, in a budget. The
-/// shares of all add up to the budget. A process that holds little gets more than that, so it can grow; who holds much
-/// shrinks for it.
-pub fn share(budget: ByteCount, own: ByteCount, total: ByteCount, processes: u64) -> ByteCount {
-    let processes = processes.max(1);
-    let even = budget.0 / EVEN_DIVISOR / processes;
-    let total = total.0.max(own.0);
-    if total == 0 {
-        return ByteCount(budget.0 / processes);
-    }
-    let by_holding = budget.0 - even * processes;
-    ByteCount(even + (u128::from(by_holding) * u128::from(own.0) / u128::from(total)) as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,32 +165,6 @@ mod tests {
         assert_eq!([after(1, 0), after(2, -5), after(3, MIB as i64)], [4 * MIB, 2 * MIB, MIB]);
         assert_eq!([after(3, 6 * MIB as i64), after(3, 0), after(4, 0)], [6 * MIB, 6 * MIB, 3 * MIB]);
         assert_eq!(after(5, i64::MAX), 8 * MIB);
-    }
-
-    #[test]
-    fn shares_fill_the_budget_and_never_exceed_it() {
-        let budget = ByteCount(100 * MIB);
-        for holdings in [[10, 20, 30], [50, 60, 70], [0, 0, 200], [33, 33, 34], [0, 0, 0]] {
-            let total: u64 = holdings.iter().sum::<u64>() * MIB;
-            let shares: u64 =
-                holdings.iter().map(|own| share(budget, ByteCount(own * MIB), ByteCount(total), 3).0).sum();
-            assert!(shares <= budget.0, "{holdings:?}");
-            assert!(shares + 8 >= budget.0, "{holdings:?} leaves {} unused", budget.0 - shares);
-        }
-    }
-
-    #[test]
-    fn a_newcomer_can_grow_beside_a_large_process() {
-        let share = share(ByteCount(100 * MIB), ByteCount(0), ByteCount(100 * MIB), 2);
-        assert_eq!(share, ByteCount(100 * MIB / 8));
-    }
-
-    #[test]
-    fn a_lone_process_has_the_whole_budget() {
-        let budget = ByteCount(64 * MIB);
-        for own in [0, 1, 80 * MIB] {
-            assert_eq!(share(budget, ByteCount(own), ByteCount(own), 1), budget);
-        }
     }
 
     #[test]

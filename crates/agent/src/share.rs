@@ -1,0 +1,77 @@
+//! This process's share of the budget, and what it loses by it.
+
+use core::sync::atomic::Ordering;
+
+use page::ByteCount;
+use pager::ledger::{Counter, Gauge, Phase, Process};
+use policy::shares::{self, Claim, Holder, Loss, Share};
+
+use crate::entry::Membership;
+
+/// How long what all processes need at the least must have been more than the budget before that is told: they come and go.
+const BEYOND_NS: u64 = 1_000_000_000;
+
+/// What this process has lost so far, as of the last look.
+#[derive(Default)]
+pub(crate) struct Losses {
+    looked_at_ns: u64,
+    refault_ns: u64,
+    /// Since when the budget has been out of reach.
+    beyond_since_ns: Option<u64>,
+}
+
+impl Losses {
+    /// Writes down what is lost of each second, and what this process may claim for it.
+    pub(crate) fn look(&mut self, membership: &Membership, now_ns: u64) {
+        let passed = now_ns - self.looked_at_ns;
+        if passed < Claim::LOOK_NS {
+            return;
+        }
+        let entry = membership.entry;
+        let refault_ns = entry.count(Counter::RefaultNs);
+        let lost = u128::from(refault_ns - self.refault_ns) * 1_000_000_000 / u128::from(passed);
+        (self.looked_at_ns, self.refault_ns) = (now_ns, refault_ns);
+        entry.set(Gauge::RefaultNsPerSecond, u64::midpoint(entry.get(Gauge::RefaultNsPerSecond), lost as u64));
+        let all = managed(membership).map(loss);
+        let all = all.fold(Loss::default(), |sum, one| Loss { ns: sum.ns + one.ns, held: sum.held + one.held });
+        entry.claim.store(claim(entry).look(loss(entry), all).number().into(), Ordering::Relaxed);
+    }
+
+    /// Whether the budget has been out of reach for some time.
+    pub(crate) fn is_beyond(&mut self, share: Share, now_ns: u64) -> bool {
+        self.beyond_since_ns = if share.is_beyond { Some(self.beyond_since_ns.unwrap_or(now_ns)) } else { None };
+        self.beyond_since_ns.is_some_and(|since| now_ns - since > BEYOND_NS)
+    }
+}
+
+impl Membership {
+    /// What this process may hold now: its share of what `pleat run` and the processes that are not managed leave.
+    pub(crate) fn share(&self) -> Share {
+        let budget = self.ledger.budget_bytes.load(Ordering::Relaxed);
+        let watching = self.processes().filter(|(_, phase)| *phase == Phase::Watching);
+        let unmanaged = watching.map(|(entry, _)| entry.get(Gauge::ResidentBytes)).sum::<u64>()
+            + self.ledger.runner_bytes.load(Ordering::Relaxed);
+        // However much others take, something must be left to work with.
+        let left = ByteCount(budget.saturating_sub(unmanaged).max(budget / 8));
+        let share = shares::share(left, holder(self.entry), managed(self).map(holder));
+        self.entry.share_bytes.store(share.bytes.0, Ordering::Relaxed);
+        share
+    }
+}
+
+fn managed(membership: &Membership) -> impl Iterator<Item = &'static Process> + Clone {
+    membership.processes().filter(|(_, phase)| *phase == Phase::Managing).map(|(entry, _)| entry)
+}
+
+fn claim(entry: &Process) -> Claim {
+    Claim::from_number(entry.claim.load(Ordering::Relaxed) as u32)
+}
+
+fn holder(entry: &Process) -> Holder {
+    let fixed = ByteCount(entry.get(Gauge::AgentBytes) + entry.get(Gauge::MetadataBytes));
+    Holder { held: ByteCount(entry.footprint()), fixed, claim: claim(entry) }
+}
+
+fn loss(entry: &Process) -> Loss {
+    Loss { ns: entry.get(Gauge::RefaultNsPerSecond), held: entry.footprint() }
+}
