@@ -68,7 +68,7 @@ fn claim(entry: &Process) -> Claim {
 }
 
 fn holder(entry: &Process) -> Holder {
-    let fixed = ByteCount(entry.get(Gauge::AgentBytes) + entry.get(Gauge::MetadataBytes));
+    let fixed = ByteCount(entry.get(Gauge::FixedBytes));
     Holder { held: ByteCount(entry.footprint()), fixed, claim: claim(entry) }
 }
 

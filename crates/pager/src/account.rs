@@ -3,6 +3,10 @@
 use page::{ByteCount, PageCount};
 use policy::sizing::{self, Watermarks};
 
+/// What a process may take beyond its share before reclaim looks again, as a divisor of the share, and the least of it.
+const ALLOWANCE_DIVISOR: u64 = 64;
+const ALLOWANCE_MIN: u64 = 256 << 10;
+
 /// The parts of a process's anonymous memory. Those that we change are exact at all times; `unmanaged` is what remains
 /// of the kernel's own count, taken anew at each look.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +22,9 @@ pub(crate) struct Accounts {
     /// Resident memory that nobody manages. Negative when the kernel counts less than we do: a page that has been read
     /// but never written is resident for us and no anonymous memory for the kernel.
     pub(crate) unmanaged: i64,
-    /// Reclaim cannot make more room: faults are served beyond the budget rather than wait for ever.
-    pub(crate) exhausted: bool,
+    /// Reclaim cannot make more room: faults are served beyond the budget rather than wait for ever, but only until no more than
+    /// this is free. Then reclaim is to look again: of what has come since, some may go.
+    pub(crate) exhausted: Option<i64>,
 }
 
 /// What the cache and the ring hold now.
@@ -44,7 +49,7 @@ impl Accounts {
             agent,
             log_buffers: ByteCount::ZERO,
             unmanaged: 0,
-            exhausted: false,
+            exhausted: None,
         }
     }
 
@@ -65,6 +70,12 @@ impl Accounts {
         self.agent + self.log_buffers + ByteCount(self.unmanaged.max(0) as u64)
     }
 
+    /// What can never go: the same as the kernel counts it, and our tables.
+    pub(crate) fn fixed(&self, holdings: Holdings) -> ByteCount {
+        let own = (self.agent + self.log_buffers + holdings.metadata).0 as i64;
+        ByteCount((own + self.unmanaged).max(0) as u64)
+    }
+
     /// Bytes to reclaim now.
     pub(crate) fn goal(&self, holdings: Holdings) -> ByteCount {
         sizing::reclaim_goal(self.free(holdings), self.marks)
@@ -77,7 +88,18 @@ impl Accounts {
 
     /// Whether a fault should wait for reclaim.
     pub(crate) fn is_short(&self, free: i64) -> bool {
-        !self.exhausted && self.is_pressed(free)
+        self.exhausted.map_or(self.is_pressed(free), |level| free < level)
+    }
+
+    /// Whether reclaim should be awake.
+    pub(crate) fn wants_reclaim(&self, free: i64) -> bool {
+        free < self.exhausted.unwrap_or(self.marks.low.0 as i64)
+    }
+
+    /// Reclaim cannot make more room, or can again.
+    pub(crate) fn set_exhausted(&mut self, is_exhausted: bool, free: i64) {
+        let allowance = (self.share.0 / ALLOWANCE_DIVISOR).max(ALLOWANCE_MIN) as i64;
+        self.exhausted = is_exhausted.then_some(free - allowance);
     }
 }
 
@@ -100,8 +122,14 @@ mod tests {
         assert_eq!(accounts.goal(holdings), ByteCount::ZERO);
         holdings.pages += PageCount(15104);
         assert!(accounts.is_short(accounts.free(holdings)) && accounts.goal(holdings).0 > 0);
-        accounts.exhausted = true;
-        assert!(!accounts.is_short(accounts.free(holdings)));
+        let free = accounts.free(holdings);
+        accounts.set_exhausted(true, free);
+        assert!(!accounts.is_short(free) && !accounts.wants_reclaim(free));
+        let allowance = (100 * MIB / ALLOWANCE_DIVISOR) as i64;
+        assert!(!accounts.is_short(free - allowance) && accounts.is_short(free - allowance - 1));
+        assert!(accounts.wants_reclaim(free - allowance - 1));
+        accounts.set_exhausted(false, free);
+        assert!(accounts.is_short(free));
     }
 
     /// A zone of 4 MiB of which nothing has been written is room that is taken.

@@ -122,7 +122,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.set_has_forked(false);
         state.forked.clear();
         state.pin = None;
-        state.accounts.exhausted = false;
+        state.accounts.exhausted = None;
         state.forget_counted();
         state.thaw_in_child(shared);
         if let (Some(log), Some(fresh)) = (state.cache.log(), fresh) {

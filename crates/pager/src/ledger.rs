@@ -59,6 +59,8 @@ numbers! {
         MetadataBytes = "metadata_bytes",
         /// The agent: stacks, buffers, open segments.
         AgentBytes = "agent_bytes",
+        /// Of all that, what can never go: the agent, tables, and memory that is not managed.
+        FixedBytes = "fixed_bytes",
         /// Encodings inside the pool, their headers not counted.
         StoredBytes = "stored_bytes",
         /// Encodings in the swap file.

@@ -361,7 +361,7 @@ impl Reclaimer {
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_resident = resident;
         let exhausted = self.exhaustion.judge(effort, is_short, now) && !state.frozen;
-        state.accounts.exhausted = exhausted;
+        state.accounts.set_exhausted(exhausted, free);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
         let floor = if self.calm_rounds > CALM_ROUNDS { REST_CALM } else { REST_MIN };
         // What cannot be helped is tried again now and then, not all the time.
@@ -412,6 +412,7 @@ fn publish_figures<K: Kernel, S: Store>(pager: &Pager<K, S>, resident: ByteCount
     let log = state.cache.log_figures().unwrap_or_default();
     let metadata = state.cache.metadata_bytes();
     let agent = state.accounts.agent.0 + log.buffer_bytes;
+    let fixed = state.accounts.fixed(state.holdings());
     let layout_events = state.layout_events;
     let pool_bytes_max = state.pool_bytes_max();
     drop(state);
@@ -423,6 +424,7 @@ fn publish_figures<K: Kernel, S: Store>(pager: &Pager<K, S>, resident: ByteCount
     entry.set(Gauge::PoolBytesMax, pool_bytes_max.0);
     entry.set(Gauge::MetadataBytes, metadata.0);
     entry.set(Gauge::AgentBytes, agent.min(resident.0));
+    entry.set(Gauge::FixedBytes, fixed.0.min(resident.0));
     entry.set(Gauge::StoredBytes, store.stored.0);
     entry.set(Gauge::BackedBytes, log.live_bytes);
     entry.set(Gauge::SwapFileBytes, log.file_bytes);

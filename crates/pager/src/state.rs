@@ -148,7 +148,8 @@ impl<S: Store> State<S> {
 
     /// The same where so much is free.
     pub(crate) fn is_short_with(&self, free: i64) -> bool {
-        self.accounts.is_short(free) || !self.accounts.exhausted && self.area.as_ref().is_some_and(AreaKeeper::stalls)
+        self.accounts.is_short(free)
+            || self.accounts.exhausted.is_none() && self.area.as_ref().is_some_and(AreaKeeper::stalls)
     }
 
     /// Where the program's page is, and its bytes; see [`Cache::look_up`].

@@ -9,8 +9,7 @@ use page::ByteCount;
 
 /// The part of the budget that is dealt out evenly, as a divisor.
 const EVEN_DIVISOR: u64 = 4;
-/// Beside its agent and tables a process has at least this: stacks and data of libraries that can never go, and pages to work
-/// with. With less each access is a fault.
+/// Beside what can never go a process has at least this: pages to work with, and room for more. With less each access is a fault.
 const WORKING_BYTES: u64 = 512 << 10;
 
 /// What part of what a process holds counts where the budget is dealt out, in 1/1024.
@@ -45,7 +44,8 @@ impl Claim {
     #[must_use]
     pub fn look(self, own: Loss, all: Loss) -> Self {
         let step = self.0 / Self::STEP_DIVISOR;
-        let [own_density, mean] = [u128::from(own.ns) * u128::from(all.held), u128::from(all.ns) * u128::from(own.held)];
+        let [own_density, mean] =
+            [u128::from(own.ns) * u128::from(all.held), u128::from(all.ns) * u128::from(own.held)];
         let changed = if all.ns < Self::LOSS_NS_MIN || own_density >= mean {
             self.0 + step.max(1)
         } else if own_density * Self::CALM_DIVISOR < mean {
@@ -71,7 +71,7 @@ pub struct Loss {
 pub struct Holder {
     /// What it holds, all in all.
     pub held: ByteCount,
-    /// What of that is its agent's: it cannot go.
+    /// What of that can never go: its agent and tables, and memory that is not managed.
     pub fixed: ByteCount,
     /// What of it counts.
     pub claim: Claim,
@@ -176,7 +176,8 @@ mod tests {
         for held in [[10, 20, 30], [50, 60, 70], [0, 0, 200], [33, 33, 34], [1, 1, 98], [0, 5, 5], [0, 0, 0]] {
             let holders = held.map(holder);
             let shares = shares(&holders);
-            let (sum, wanted) = (shares.iter().sum::<u64>(), holders.iter().map(|holder| holder.cap(LEFT.0 / 12)).sum());
+            let (sum, wanted) =
+                (shares.iter().sum::<u64>(), holders.iter().map(|holder| holder.cap(LEFT.0 / 12)).sum());
             assert!(sum <= LEFT.0, "{held:?}: {shares:?}");
             assert!(sum + 8 >= LEFT.0.min(wanted), "{held:?}: {shares:?} of {wanted}");
         }
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn everybody_has_enough_to_work_with_however_many_there_are() {
-        let small = Holder { fixed: ByteCount(MIB / 2), ..holder(2) };
+        let small = Holder { fixed: ByteCount(MIB - WORKING_BYTES), ..holder(2) };
         let of_so_many = |processes| share(LEFT, small, core::iter::repeat_n(small, processes));
         let Share { bytes, is_beyond } = of_so_many(90);
         assert!(!is_beyond && bytes.0 > MIB && 90 * bytes.0 <= LEFT.0 && 90 * bytes.0 > LEFT.0 - MIB, "{bytes:?}");

@@ -57,7 +57,7 @@ impl Server {
             return if state.can_follow() { Gathered::Unknown(None) } else { Gathered::Deferred };
         }
         let free = state.free();
-        if free < state.accounts.marks.low.0 as i64 && !state.accounts.exhausted {
+        if state.accounts.wants_reclaim(free) {
             pager.hurry();
         }
         if !may_exceed && state.is_short_with(free) {
