@@ -15,7 +15,8 @@ const BEYOND_NS: u64 = 1_000_000_000;
 #[derive(Default)]
 pub(crate) struct Losses {
     looked_at_ns: u64,
-    refault_ns: u64,
+    /// ns.
+    lost: u64,
     /// Since when the budget has been out of reach.
     beyond_since_ns: Option<u64>,
 }
@@ -28,10 +29,10 @@ impl Losses {
             return;
         }
         let entry = membership.entry;
-        let refault_ns = entry.count(Counter::RefaultNs);
-        let lost = u128::from(refault_ns - self.refault_ns) * 1_000_000_000 / u128::from(passed);
-        (self.looked_at_ns, self.refault_ns) = (now_ns, refault_ns);
-        entry.set(Gauge::RefaultNsPerSecond, u64::midpoint(entry.get(Gauge::RefaultNsPerSecond), lost as u64));
+        let lost = entry.count(Counter::RefaultNs);
+        let per_second = u128::from(lost - self.lost) * 1_000_000_000 / u128::from(passed);
+        (self.looked_at_ns, self.lost) = (now_ns, lost);
+        entry.set(Gauge::RefaultNsPerSecond, u64::midpoint(entry.get(Gauge::RefaultNsPerSecond), per_second as u64));
         let all = managed(membership).map(loss);
         let all = all.fold(Loss::default(), |sum, one| Loss { ns: sum.ns + one.ns, held: sum.held + one.held });
         entry.claim.store(claim(entry).look(loss(entry), all).number().into(), Ordering::Relaxed);
