@@ -102,7 +102,7 @@ impl Holder {
 pub struct Share {
     /// What it may hold.
     pub bytes: ByteCount,
-    /// What all of them need at the least is more than there is: together they hold more.
+    /// What all of them need at the least is more than there is, and they hold more.
     pub is_beyond: bool,
 }
 
@@ -119,7 +119,8 @@ pub fn share(left: ByteCount, own: Holder, all: impl Iterator<Item = Holder> + C
     let even = if sum_of_bases(even) <= left.0 { even } else { 0 };
     let bases = sum_of_bases(even);
     if bases > left.0 {
-        return Share { bytes: ByteCount(own.floor()), is_beyond: true };
+        let held = all.map(|holder| holder.held.0).sum::<u64>();
+        return Share { bytes: ByteCount(own.floor()), is_beyond: held > left.0 };
     }
     // Dealt out twice: what the first round gives to those who have no use for it goes to the others.
     let first = Deal { rest: left.0 - bases, weights: all.clone().map(|holder| holder.weight()).sum() };
@@ -205,6 +206,8 @@ mod tests {
         let Share { bytes, is_beyond } = of_so_many(90);
         assert!(!is_beyond && bytes.0 > MIB && 90 * bytes.0 <= LEFT.0 && 90 * bytes.0 > LEFT.0 - MIB, "{bytes:?}");
         assert_eq!(of_so_many(110), Share { bytes: ByteCount(MIB), is_beyond: true });
+        let idle = Holder { held: ByteCount(MIB / 2), ..small };
+        assert!(!share(LEFT, idle, core::iter::repeat_n(idle, 110)).is_beyond, "who holds less needs no warning");
     }
 
     /// Who loses nothing gives up half in half a second; who loses as much as the mean does not, and gets it back.

@@ -134,6 +134,13 @@ impl Area {
 impl Drop for Area {
     fn drop(&mut self) {
         let whole = self.base.as_ptr().wrapping_sub(PAGE_BYTES).cast::<c_void>();
+        // A scan that found it writable and no area any more would take it for the program's memory, and the unmapping would
+        // send a message that perhaps this thread is to read.
+        // SAFETY: the owner is being dropped, so nobody uses the content.
+        let closed = unsafe { rustix::mm::mprotect(self.base.as_ptr().cast(), self.bytes, MprotectFlags::empty()) };
+        if closed.is_err() {
+            return; // It stays an area.
+        }
         own::remove(self.span());
         // SAFETY: exactly the mapping made in `reserve`; its owner is being dropped. An error leaves it mapped, which
         // wastes address space and harms nothing.
