@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bench::cgroup::{Group, Swap};
 use bench::size::mib;
-use pleat_e2e::{assert_same, folded, folded_by, plain, pleat_words, program, python, skipped, stats, turn, words};
+use pleat_e2e::{
+    assert_same, assert_within, folded, folded_by, plain, pleat_words, program, python, skipped, stats, turn, words,
+};
 
 /// What is mapped and what will be: all of it is the program's own, locked and back in memory; nothing of the agent's
 /// reserved addresses, twice the machine's memory, is.
@@ -67,5 +69,24 @@ fn pages_scattered_over_terabytes() {
     assert_same(&before, &after);
     // Measured: 1.7 s; 22 s when a sweep looked at each leaf of the page table.
     assert!(after.wall < Duration::from_secs(15), "{:?}", after.wall);
+    turn.assert_clean(&after);
+}
+
+/// Each of the processes needs an agent, room to grow, and some pages to work with: a twelfth of what the plain run takes is no more
+/// than that. It once ended in each of them having nothing but its agent.
+#[test]
+fn many_processes_live_in_a_small_budget() {
+    const BUDGET: u64 = 32 << 20;
+    let turn = turn("herd");
+    let job = match turn.compile("herd.c", &[]) {
+        Ok(program) => words([&program, "20", "8192", "500"]),
+        Err(why) => return skipped(&why),
+    };
+    let before = plain(&job);
+    let after = folded(&turn.options("32M"), &job);
+    println!("{:.2?} against {:.2?}, peak {}", after.wall, before.wall, mib(after.peaks.anon_bytes));
+    assert_same(&before, &after);
+    assert_within(&before, &after, BUDGET);
+    assert!(after.wall < Duration::from_secs(60), "{:?}", after.wall);
     turn.assert_clean(&after);
 }

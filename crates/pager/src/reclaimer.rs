@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use backing::LogFull;
 use page::{ByteCount, PageCount};
-use policy::sizing::{Surge, Watermarks};
+use policy::sizing::{self, Surge, Watermarks};
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -31,6 +31,8 @@ const REST_MAX: Duration = Duration::from_millis(50);
 const REST_WAITED_FOR: Duration = Duration::from_micros(100);
 /// Rest while nothing changes and little is free.
 const REST_CALM: Duration = Duration::from_millis(4);
+/// So much of a share that has shrunk counts as growth.
+const LOST_DIVISOR: u64 = sizing::SURGES;
 /// Of what is shared with forked processes so much counts as lately copied: there is room for copies of a quarter of it at once.
 const SHARED_DIVISOR: u64 = 16;
 /// Rounds without change before the reclaimer calms down.
@@ -212,9 +214,10 @@ impl Reclaimer {
     /// then: what it `grown` without telling, a share that shrinks because other processes grow, and copies of pages that a fork
     /// has left to two.
     fn marks<K, S>(&mut self, pager: &Pager<K, S>, share: ByteCount, grown: i64, now: u64) -> Watermarks {
-        let lost = self.last_share.saturating_sub(share);
+        // Shares swing a little all the time: there is room for one such step, not for several.
+        let lost = self.last_share.saturating_sub(share).0 / LOST_DIVISOR;
         self.last_share = share;
-        let surge = self.surge.note(grown.max(0).saturating_add_unsigned(lost.0), now);
+        let surge = self.surge.note(grown.max(0).saturating_add_unsigned(lost), now);
         match self.sharing.shared() {
             Some(shared) if pager.is_told_of_growth => {
                 Watermarks::narrow(share, pager.budget, surge + ByteCount(shared.0 / SHARED_DIVISOR))

@@ -54,7 +54,7 @@ fn limited(share: ByteCount, high: u64) -> u64 {
 }
 
 /// How many surges like the last ones there is room for.
-const SURGES: u64 = 4;
+pub const SURGES: u64 = 4;
 
 /// The most that the program took between two looks without asking, of late: memory that nobody manages yet. Forgotten by half
 /// in [`Surge::HALF_LIFE_NS`].

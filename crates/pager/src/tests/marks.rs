@@ -49,8 +49,8 @@ fn a_share_that_shrinks_for_others_widens_the_marks() {
     let narrow = |share, surge| Watermarks::narrow(share, SHARE, ByteCount(surge)).high.0;
     assert_eq!(high_after(&world, 30, half), narrow(half, 0));
     assert_eq!(narrow(half, 0), 3 * MIB / 4, "its part of the room of all");
-    assert_eq!(high_after(&world, 1, most), narrow(most, 3 * MIB / 4));
-    assert_eq!(high_after(&world, 1, half), narrow(half, 3 * MIB / 8), "and one that grows does not");
+    assert_eq!(high_after(&world, 1, most), narrow(most, 3 * MIB / 16));
+    assert_eq!(high_after(&world, 1, half), narrow(half, 3 * MIB / 32), "and one that grows does not");
 }
 
 #[test]
