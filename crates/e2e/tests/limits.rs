@@ -87,6 +87,6 @@ fn many_processes_live_in_a_small_budget() {
     println!("{:.2?} against {:.2?}, peak {}", after.wall, before.wall, mib(after.peaks.anon_bytes));
     assert_same(&before, &after);
     assert_within(&before, &after, BUDGET);
-    assert!(after.wall < Duration::from_secs(60), "{:?}", after.wall);
+    assert!(after.wall < Duration::from_mins(1), "{:?}", after.wall);
     turn.assert_clean(&after);
 }
