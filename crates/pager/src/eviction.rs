@@ -180,24 +180,28 @@ impl Worker {
         if window.count == 0 {
             return Batch::default();
         }
-        let mut gained = 0;
+        let (mut gained, mut encoding_ns) = (0, 0);
         let mut rest = window.frames().enumerate().peekable();
         while rest.peek().is_some() {
-            let slots = self.encode_some(pager, &mut rest, &pages);
+            let (slots, ns) = self.encode_some(pager, &mut rest, &pages);
+            encoding_ns += ns;
             gained += self.publish(pager, window, slots, unblock);
+        }
+        if pager.has_area {
+            self.batch = next_batch(self.batch, encoding_ns, self.batch_max);
         }
         pager.kernel.release(window.first, PageCount(window.count as u64));
         pager.lock().ring.freed(window);
         Batch { frames: window.count, gained }
     }
 
-    /// Encodes pages until the buffer is full. Returns their slots.
+    /// Encodes pages until the buffer is full. Returns their slots, and how long it took.
     fn encode_some<K: Kernel, S: Store>(
         &mut self,
         pager: &Pager<K, S>,
         rest: &mut Peekable<impl Iterator<Item = (usize, FrameIndex)>>,
         pages: &[Option<PageIndex>; ENCODE_BATCH],
-    ) -> Range<usize> {
+    ) -> (Range<usize>, u64) {
         let begun = pager.kernel.now_ns();
         let (mut encoded, mut used) = (0, 0);
         let first = rest.peek().map_or(0, |(slot, _)| *slot);
@@ -222,10 +226,7 @@ impl Worker {
         let ns = pager.kernel.now_ns() - begun;
         pager.entry.add(Counter::Encoded, encoded);
         pager.entry.add(Counter::EncodeNs, ns);
-        if pager.has_area {
-            self.batch = next_batch(self.batch, ns, self.batch_max);
-        }
-        first..end
+        (first..end, ns)
     }
 
     /// Where the batch's encodings must end.
