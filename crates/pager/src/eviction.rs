@@ -30,8 +30,9 @@ use cache::ring::Window;
 const MOVE_BATCH: PageCount = PageCount(32);
 /// Pages encoded between two calls that give frames back: such a call interrupts every processor.
 pub(crate) const ENCODE_BATCH: usize = 64;
-/// The encodings of a batch of pages have so much room, as a part of the pages': most have enough. In tests few have.
-const ENCODINGS_DIVISOR: usize = if cfg!(test) { 8 } else { 2 };
+/// The encodings of a batch of pages have so much room, as a part of the pages': all of it, of which what is not needed takes no memory.
+/// In tests less, so that batches are published in parts.
+const ENCODINGS_DIVISOR: usize = if cfg!(test) { 8 } else { 1 };
 /// A batch that takes longer is halved the next time: the program grows meanwhile in memory that is not registered yet.
 /// With areas only: the codecs of the papers are slow.
 const ENCODE_NS_MAX: u64 = 800_000;
