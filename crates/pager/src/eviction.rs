@@ -3,8 +3,6 @@
 //! Both threads do it: the reclaimer ahead of need, the server when a fault finds no room. Each has a [`Worker`] with
 //! buffers of its own, and encodes without the lock.
 
-use core::iter::Peekable;
-use core::ops::Range;
 use core::time::Duration;
 
 use alloc::boxed::Box;
@@ -30,9 +28,6 @@ use cache::ring::Window;
 const MOVE_BATCH: PageCount = PageCount(32);
 /// Pages encoded between two calls that give frames back: such a call interrupts every processor.
 pub(crate) const ENCODE_BATCH: usize = 64;
-/// The encodings of a batch of pages have so much room, as a part of the pages': all of it, of which what is not needed takes no memory.
-/// In tests less, so that batches are published in parts.
-const ENCODINGS_DIVISOR: usize = if cfg!(test) { 8 } else { 1 };
 /// A batch that takes longer is halved the next time: the program grows meanwhile in memory that is not registered yet.
 /// With areas only: the codecs of the papers are slow.
 const ENCODE_NS_MAX: u64 = 800_000;
@@ -101,7 +96,7 @@ pub(crate) struct Worker {
     /// Pauses that the batch may still make for the device.
     waits_left: u32,
     scratch: Scratch,
-    /// One behind the other, and room for one more page. When another page might not fit, those that are there are published first.
+    /// One behind the other, so that the room that most leave is never touched; and room for one page more.
     encodings: Box<[u8]>,
     encoded: [Encoded; ENCODE_BATCH],
 }
@@ -118,7 +113,7 @@ impl Worker {
     }
 
     fn with_batch(batch: usize) -> Self {
-        let encodings = vec![0; batch * PAGE_BYTES / ENCODINGS_DIVISOR + PAGE_BYTES].into_boxed_slice();
+        let encodings = vec![0; (batch + 1) * PAGE_BYTES].into_boxed_slice();
         let (scratch, encoded) = (Scratch::new(), [Encoded::Nothing; ENCODE_BATCH]);
         Self { batch, batch_max: batch, waits_left: 0, scratch, encodings, encoded }
     }
@@ -181,36 +176,9 @@ impl Worker {
         if window.count == 0 {
             return Batch::default();
         }
-        let (mut gained, mut encoding_ns) = (0, 0);
-        let mut rest = window.frames().enumerate().peekable();
-        while rest.peek().is_some() {
-            let (slots, ns) = self.encode_some(pager, &mut rest, &pages);
-            encoding_ns += ns;
-            gained += self.publish(pager, window, slots, unblock);
-        }
-        if pager.has_area {
-            self.batch = next_batch(self.batch, encoding_ns, self.batch_max);
-        }
-        pager.kernel.release(window.first, PageCount(window.count as u64));
-        pager.lock().ring.freed(window);
-        Batch { frames: window.count, gained }
-    }
-
-    /// Encodes pages until the buffer is full. Returns their slots, and how long it took.
-    fn encode_some<K: Kernel, S: Store>(
-        &mut self,
-        pager: &Pager<K, S>,
-        rest: &mut Peekable<impl Iterator<Item = (usize, FrameIndex)>>,
-        pages: &[Option<PageIndex>; ENCODE_BATCH],
-    ) -> (Range<usize>, u64) {
         let begun = pager.kernel.now_ns();
         let (mut encoded, mut used) = (0, 0);
-        let first = rest.peek().map_or(0, |(slot, _)| *slot);
-        let mut end = first;
-        while used + PAGE_BYTES <= self.room()
-            && let Some((slot, frame)) = rest.next()
-        {
-            end = slot + 1;
+        for (slot, frame) in window.frames().enumerate() {
             self.encoded[slot] = Encoded::Nothing;
             if let Some(page) = pages[slot] {
                 // SAFETY: the frame holds a page and is marked as being encoded: nobody moves it, and the only other
@@ -227,12 +195,13 @@ impl Worker {
         let ns = pager.kernel.now_ns() - begun;
         pager.entry.add(Counter::Encoded, encoded);
         pager.entry.add(Counter::EncodeNs, ns);
-        (first..end, ns)
-    }
-
-    /// Where the batch's encodings must end.
-    fn room(&self) -> usize {
-        self.encodings.len() - PAGE_BYTES
+        if pager.has_area {
+            self.batch = next_batch(self.batch, ns, self.batch_max);
+        }
+        let gained = self.publish(pager, window, unblock);
+        pager.kernel.release(window.first, PageCount(window.count as u64));
+        pager.lock().ring.freed(window);
+        Batch { frames: window.count, gained }
     }
 
     /// Encodes a page to a place in the buffer behind which there is room for one.
@@ -254,13 +223,12 @@ impl Worker {
         &mut self,
         pager: &Pager<K, S>,
         window: Window,
-        slots: Range<usize>,
         unblock: &mut dyn FnMut(),
     ) -> usize {
         let mut gained = 0;
         self.waits_left = DEVICE_WAITS_MAX;
         let mut state = pager.lock();
-        for (slot, frame) in window.frames().enumerate().take(slots.end).skip(slots.start) {
+        for (slot, frame) in window.frames().enumerate() {
             if slot % PUBLISH_BATCH == PUBLISH_BATCH - 1 {
                 drop(state);
                 state = pager.lock();
@@ -282,7 +250,7 @@ impl Worker {
             let mut published = state.publish(page, frame, bytes, outcome);
             if published == Published::NoRoom && matches!(outcome, Outcome::SameFilled(_)) {
                 // Too many distinct words: an encoding of one word repeated is some twenty bytes.
-                let at = self.room();
+                let at = self.encodings.len() - PAGE_BYTES;
                 let out: &mut [u8; PAGE_BYTES] = self.encodings[at..].first_chunk_mut().expect("room for a page");
                 let bytes_of_word = pager.codec.encode(bytes, &mut self.scratch, out);
                 let length = bytes_of_word.expect("a page of one word gets shorter");
