@@ -56,8 +56,8 @@ impl Membership {
     }
 
     /// Processes whose memory is managed.
-    pub(crate) fn managed(&self) -> u64 {
-        self.processes().filter(|(_, phase)| *phase == Phase::Managing).count() as u64
+    pub(crate) fn managed(&self) -> impl Iterator<Item = &'static Process> + Clone {
+        self.processes().filter(|(_, phase)| *phase == Phase::Managing).map(|(entry, _)| entry)
     }
 
     /// Whether this run does without permission for faults inside system calls.

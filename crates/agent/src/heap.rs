@@ -38,10 +38,32 @@ impl Heap {
         if self.large.fetch_add(1, Ordering::Relaxed) < LARGE_MAX
             && let Ok(area) = Area::reserve(layout.size())
         {
+            self.used.fetch_add(layout.size() as u64, Ordering::Relaxed);
             return Some(area.leave());
         }
         self.large.fetch_sub(1, Ordering::Relaxed);
         None
+    }
+
+    /// A block among others, of whatever bytes.
+    fn block(&self, layout: Layout) -> Option<NonNull<u8>> {
+        let mut blocks = self.blocks.lock();
+        let mut block = blocks.allocate(layout);
+        if block.is_none() {
+            // Room for the block, its header, and padding up to its alignment; TLSF looks for blocks by size rounded
+            // up to the next of 16 steps between powers of two, so a block that just fits is not found.
+            let wanted = layout.size() + layout.size() / 8 + 2 * layout.align() + 64;
+            let bytes = wanted.max(GROWTH_BYTES);
+            if let Ok(area) = Area::reserve(bytes) {
+                let bytes = area.bytes();
+                let memory = NonNull::slice_from_raw_parts(area.leave(), bytes);
+                // SAFETY: a fresh area that nobody else knows, never unmapped.
+                unsafe { blocks.insert_free_block_ptr(memory) };
+                block = blocks.allocate(layout);
+            }
+        }
+        self.used.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        block
     }
 }
 
@@ -64,41 +86,17 @@ pub(crate) unsafe fn reset_after_fork() {
 // unmapped, and a large block has one of its own until it is freed.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if let Some(block) = self.large(layout) {
-            self.used.fetch_add(layout.size() as u64, Ordering::Relaxed);
-            return block.as_ptr();
-        }
-        let mut blocks = self.blocks.lock();
-        let mut block = blocks.allocate(layout);
-        if block.is_none() {
-            // Room for the block, its header, and padding up to its alignment; TLSF looks for blocks by size rounded
-            // up to the next of 16 steps between powers of two, so a block that just fits is not found.
-            let wanted = layout.size() + layout.size() / 8 + 2 * layout.align() + 64;
-            let bytes = wanted.max(GROWTH_BYTES);
-            if let Ok(area) = Area::reserve(bytes) {
-                let bytes = area.bytes();
-                let memory = NonNull::slice_from_raw_parts(area.leave(), bytes);
-                // SAFETY: a fresh area that nobody else knows, never unmapped.
-                unsafe { blocks.insert_free_block_ptr(memory) };
-                block = blocks.allocate(layout);
-            }
-        }
-        self.used.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        block.map_or(core::ptr::null_mut(), NonNull::as_ptr)
+        self.large(layout).or_else(|| self.block(layout)).map_or(core::ptr::null_mut(), NonNull::as_ptr)
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if let Some(block) = self.large(layout) {
-            self.used.fetch_add(layout.size() as u64, Ordering::Relaxed);
-            return block.as_ptr();
-        }
-        // SAFETY: the caller's promise.
-        let block = unsafe { self.alloc(layout) };
-        if !block.is_null() {
-            // SAFETY: the block has so many bytes.
+        let zeroed = || {
+            let block = self.block(layout)?;
+            // SAFETY: the block has so many bytes, and nobody else has it.
             unsafe { block.write_bytes(0, layout.size()) };
-        }
-        block
+            Some(block)
+        };
+        self.large(layout).or_else(zeroed).map_or(core::ptr::null_mut(), NonNull::as_ptr)
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {

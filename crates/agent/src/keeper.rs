@@ -266,7 +266,7 @@ impl BackingStore for Hung {
 
 fn segment_log(device: Box<dyn BackingStore>, membership: &Membership) -> Result<SegmentLog, Errno> {
     // A segment is large so that writing is cheap, but those in memory must be a small part of the budget.
-    let part = membership.ledger.budget_bytes.load(Ordering::Relaxed) / (membership.managed() + 1);
+    let part = membership.ledger.budget_bytes.load(Ordering::Relaxed) / (membership.managed().count() as u64 + 1);
     let segment_bytes = (part / 256).next_power_of_two().clamp(64 << 10, backing::SEGMENT_BYTES as u64) as usize;
     let key = sys::process::random_key()?;
     let bytes_max = swap_bytes_max(membership);

@@ -33,7 +33,7 @@ impl Losses {
         let per_second = u128::from(lost - self.lost) * 1_000_000_000 / u128::from(passed);
         (self.looked_at_ns, self.lost) = (now_ns, lost);
         entry.set(Gauge::RefaultNsPerSecond, u64::midpoint(entry.get(Gauge::RefaultNsPerSecond), per_second as u64));
-        let all = managed(membership).map(loss);
+        let all = membership.managed().map(loss);
         let all = all.fold(Loss::default(), |sum, one| Loss { ns: sum.ns + one.ns, held: sum.held + one.held });
         entry.claim.store(claim(entry).look(loss(entry), all).number().into(), Ordering::Relaxed);
     }
@@ -54,14 +54,10 @@ impl Membership {
             + self.ledger.runner_bytes.load(Ordering::Relaxed);
         // However much others take, something must be left to work with.
         let left = ByteCount(budget.saturating_sub(unmanaged).max(budget / 8));
-        let share = shares::share(left, holder(self.entry), managed(self).map(holder));
+        let share = shares::share(left, holder(self.entry), self.managed().map(holder));
         self.entry.share_bytes.store(share.bytes.0, Ordering::Relaxed);
         share
     }
-}
-
-fn managed(membership: &Membership) -> impl Iterator<Item = &'static Process> + Clone {
-    membership.processes().filter(|(_, phase)| *phase == Phase::Managing).map(|(entry, _)| entry)
 }
 
 fn claim(entry: &Process) -> Claim {

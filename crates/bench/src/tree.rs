@@ -23,10 +23,18 @@ pub struct Resident {
 
 /// `root` and everything it started that is alive, parents first.
 pub fn pids(root: u32) -> Vec<u32> {
-    let mut found = vec![root];
+    below(vec![root])
+}
+
+/// These and everything they started that is alive, each once.
+fn below(mut found: Vec<u32>) -> Vec<u32> {
     let mut at = 0;
     while at < found.len() {
-        found.extend(children(found[at]));
+        for child in children(found[at]) {
+            if !found.contains(&child) {
+                found.push(child);
+            }
+        }
         at += 1;
     }
     found
@@ -34,9 +42,14 @@ pub fn pids(root: u32) -> Vec<u32> {
 
 /// When a process began, in clock ticks since the machine did; tells a number that is used again apart.
 fn begun(pid: u32) -> Option<u64> {
+    stat_fields(pid)?.get(22 - 3)?.parse().ok()
+}
+
+/// The fields of /proc/PID/stat from field 3 on.
+fn stat_fields(pid: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold spaces and brackets; the fields start behind the last bracket, with field 3.
-    stat.rsplit(')').next()?.split_whitespace().nth(19)?.parse().ok()
+    // The name may hold spaces and brackets; the fields start behind the last bracket.
+    Some(stat.rsplit(')').next()?.split_whitespace().map(str::to_owned).collect())
 }
 
 /// A tree that is looked at again and again. Who was seen in it stays in it, and all that he starts: a daemon leaves its parent.
@@ -50,12 +63,7 @@ impl Tree {
     /// Everybody who is alive, `root` first.
     pub fn look(&mut self, root: u32) -> Vec<u32> {
         self.seen.retain(|pid, when| *pid != root && begun(*pid) == *when);
-        let mut found = pids(root);
-        for pid in self.seen.keys().copied().flat_map(pids) {
-            if !found.contains(&pid) {
-                found.push(pid);
-            }
-        }
+        let found = below(core::iter::once(root).chain(self.seen.keys().copied()).collect());
         self.seen.extend(found.iter().skip(1).map(|pid| (*pid, begun(*pid))));
         found
     }
@@ -89,10 +97,8 @@ pub fn field_kib(text: &str, name: &str) -> Option<u64> {
 /// Clock ticks (10 ms) that the living processes of a tree have computed, and their children that were waited for.
 pub fn cpu_ticks(root: u32) -> u64 {
     let ticks = |pid: u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name may hold spaces and brackets; the fields start behind the last bracket, with field 3.
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        fields.skip(11).take(4).flat_map(str::parse::<u64>).sum::<u64>()
+        let fields = stat_fields(pid).unwrap_or_default();
+        fields.iter().skip(14 - 3).take(4).flat_map(|field| field.parse::<u64>()).sum::<u64>()
     };
     pids(root).into_iter().map(ticks).sum()
 }

@@ -72,7 +72,7 @@ fn pages_scattered_over_terabytes() {
     turn.assert_clean(&after);
 }
 
-/// Each of the processes needs an agent, room to grow, and some pages to work with: a twelfth of what the plain run takes is no more
+/// Each of the processes needs an agent, room to grow, and some pages to work with: a fifth of what the plain run takes is no more
 /// than that. It once ended in each of them having nothing but its agent.
 #[test]
 fn many_processes_live_in_a_small_budget() {

@@ -70,7 +70,7 @@ impl Accounts {
         self.agent + self.log_buffers + ByteCount(self.unmanaged.max(0) as u64)
     }
 
-    /// What can never go: the same as the kernel counts it, and our tables.
+    /// What can never go: [`Accounts::others`] as the kernel counts it, and our tables.
     pub(crate) fn fixed(&self, holdings: Holdings) -> ByteCount {
         let own = (self.agent + self.log_buffers + holdings.metadata).0 as i64;
         ByteCount((own + self.unmanaged).max(0) as u64)

@@ -209,7 +209,8 @@ impl World {
         Ok(())
     }
 
-    /// Serves what waits. The reclaimer has had its turns before, or the server would wait for it, in real time.
+    /// Serves what waits. Now and then gives the buffers back, as if a long time followed: nothing of a fault may be in them any more.
+    /// The reclaimer has had its turns before, or the server would wait for it, in real time.
     pub(super) fn serve(&mut self) -> Result<(), Stuck> {
         for _ in 0..60 {
             if !self.pager.lock().is_short() {
@@ -217,7 +218,12 @@ impl World {
             }
             self.round();
         }
-        self.server.borrow_mut().serve(&self.pager).map(|_| ())
+        let mut server = self.server.borrow_mut();
+        server.serve(&self.pager)?;
+        if server.served().is_multiple_of(16) {
+            server.relinquish();
+        }
+        Ok(())
     }
 
     pub(super) fn round(&mut self) -> Rest {
