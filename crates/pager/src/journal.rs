@@ -15,6 +15,8 @@ use alloc::vec::Vec;
 use page::{PageCount, PageIndex};
 use sys::kernel::{Message, PageRange};
 
+use crate::regions::Regions;
+
 /// Deeds that fit. Forks last a fraction of a millisecond; a full journal makes faults wait for the fork.
 pub(crate) const RECORDS_MAX: usize = 2048;
 
@@ -45,15 +47,48 @@ impl Record {
         }
     }
 
-    /// Pages whose registration tells whether this has happened.
-    fn witnesses(self, managed: &impl Fn(PageRange) -> Option<PageIndex>) -> [Option<PageIndex>; 2] {
+    /// Pages whose registration tells whether this has happened, where `managed` is what was managed just before.
+    fn witnesses(self, managed: &Regions) -> [Option<PageIndex>; 2] {
         match self {
             Self::Filled(_) | Self::Removed(_) => [None, None],
-            Self::Unmapped(range) => [managed(range), None],
+            Self::Unmapped(range) => [managed.first_in(range), None],
             Self::Moved { from, to } => {
-                let page = managed(from).unwrap_or(from.start);
+                let page = managed.first_in(from).unwrap_or(from.start);
                 [Some(page), Some(to + (page - from.start))]
             }
+        }
+    }
+
+    /// What is managed for certain afterwards: mremap may keep what it moves (`MREMAP_DONTUNMAP`).
+    fn change(self, managed: &mut Regions) {
+        match self {
+            Self::Filled(_) | Self::Removed(_) => {}
+            Self::Unmapped(range) => managed.cut(range),
+            Self::Moved { from, to } => {
+                let moved: Vec<_> = managed.iter().filter_map(|region| region.intersection(from)).collect();
+                managed.cut(from);
+                managed.cut(PageRange::new(to, from.count()));
+                for part in moved {
+                    managed.insert(PageRange::new(to + (part.start - from.start), part.count()));
+                }
+            }
+        }
+    }
+
+    /// Where a page is after this that was at `page` before it.
+    fn carry(self, page: PageIndex) -> PageIndex {
+        match self {
+            Self::Moved { from, to } if from.contains(page) => to + (page - from.start),
+            _ => page,
+        }
+    }
+
+    /// Pages at which afterwards something else may begin than was there before.
+    fn borders(self) -> [Option<PageIndex>; 3] {
+        match self {
+            Self::Filled(_) | Self::Removed(_) => [None; 3],
+            Self::Unmapped(range) => [Some(range.end), None, None],
+            Self::Moved { from, to } => [Some(from.end), Some(to), Some(to + from.count())],
         }
     }
 }
@@ -92,34 +127,55 @@ impl Journal {
     /// Once no layout message is on its way: finds where among the records the memory was copied. Of the places at which
     /// nothing is missing in the child that must be registered there, it is the nearest to the mark; false if there is
     /// none. The opposite, something that should not be registered and is, proves nothing: mappings grow without a
-    /// message. `managed` is the first page of a range that was in the frozen state, `is_registered` `None` where the
-    /// child cannot tell.
+    /// message. `managed` is what was managed in the frozen state, `kept` what of it the child does not have, which says
+    /// nothing of the order; `is_registered` is `None` where the child cannot tell.
     pub(crate) fn place_fork(
         &mut self,
-        managed: impl Fn(PageRange) -> Option<PageIndex>,
+        mut managed: Regions,
+        kept: &[PageRange],
         mut is_registered: impl FnMut(PageIndex) -> Option<bool>,
     ) -> bool {
-        let mut missing: Vec<PageIndex> =
-            self.records.iter().flat_map(|record| record.witnesses(&managed)).flatten().collect();
+        kept.iter().for_each(|range| managed.cut(*range));
+        let mut grown = self.grown(managed.clone(), kept);
+        let (mut missing, mut now) = (Vec::new(), managed.clone());
+        for record in &self.records {
+            missing.extend(record.witnesses(&now).into_iter().flatten());
+            record.change(&mut now);
+        }
         missing.retain(|page| is_registered(*page) == Some(false));
-        let explains = |end: usize| !missing.iter().any(|page| self.must_be_registered(end, *page, &managed));
-        let (mark, end) = (self.before_fork, self.records.len());
+        let is_missing = |regions: &Regions| missing.iter().any(|page| regions.contains(*page));
+        let mark = self.before_fork;
+        let places = mark.saturating_sub(PLACES_MAX)..(mark + PLACES_MAX).min(self.records.len() + 1);
+        let mut explaining = Vec::new();
+        for place in 0..places.end {
+            if places.contains(&place) && !is_missing(&managed) {
+                explaining.push((is_missing(&grown), place));
+            }
+            for regions in [&mut managed, &mut grown] {
+                self.records.get(place).into_iter().for_each(|record| record.change(regions));
+            }
+        }
         // The later one first: that a message comes late is likelier than that one overtakes the fork's.
-        let nearest = (0..PLACES_MAX).flat_map(|step| [Some(mark + step), mark.checked_sub(step)]).flatten();
-        let place = nearest.filter(|place| *place <= end).find(|place| explains(*place));
-        self.before_fork = place.unwrap_or(mark);
-        place.is_some()
+        let likeliest = explaining.into_iter().rev().min_by_key(|(lacks, place)| (*lacks, place.abs_diff(mark)));
+        self.before_fork = likeliest.map_or(mark, |(_, place)| place);
+        likeliest.is_some()
     }
 
-    /// Whether a page was registered for certain after the first `end` records.
-    fn must_be_registered(
-        &self,
-        end: usize,
-        page: PageIndex,
-        managed: &impl Fn(PageRange) -> Option<PageIndex>,
-    ) -> bool {
-        let origin = origin(&self.records[..end], page);
-        origin.is_some_and(|page| managed(PageRange::new(page, PageCount(1))).is_some())
+    /// What moved though nobody had managed it: so it was registered, by a mapping that had grown, as a rule before the
+    /// state was frozen.
+    fn grown(&self, mut managed: Regions, kept: &[PageRange]) -> Regions {
+        let mut grown = Regions::default();
+        for (place, record) in self.records.iter().enumerate() {
+            if let Record::Moved { from, .. } = *record
+                && managed.first_in(from).is_none()
+                && let Some(page) = origin(&self.records[..place], from.start)
+                && !kept.iter().any(|range| range.contains(page))
+            {
+                grown.insert(PageRange::new(page, PageCount(1)));
+            }
+            record.change(&mut managed);
+        }
+        grown
     }
 
     /// Where what is registered at `page` now was in the frozen state, if it was anywhere.
@@ -127,14 +183,16 @@ impl Journal {
         origin(&self.records, page)
     }
 
-    /// Pages at which ranges begin that have moved, or may begin because what was before them has gone.
-    pub(crate) fn borders(&self) -> impl Iterator<Item = PageIndex> + '_ {
-        let borders = self.records.iter().map(|record| match *record {
-            Record::Unmapped(range) => [Some(range.end), None],
-            Record::Moved { from, to } => [Some(from.end), Some(to)],
-            Record::Filled(_) | Record::Removed(_) => [None, None],
+    /// Whether something in the range is managed now, where `regions` are what was in the frozen state. Does not allocate.
+    pub(crate) fn is_managed_now(&self, regions: &Regions, range: PageRange) -> bool {
+        let is_managed = |page| range.contains(page) && self.origin(page).is_some_and(|page| regions.contains(page));
+        let carried = |page, behind: usize| self.records[behind..].iter().fold(page, |page, record| record.carry(page));
+        let borders = self.records.iter().enumerate().flat_map(|(place, record)| {
+            record.borders().into_iter().flatten().map(move |page| (page, place + 1))
         });
-        borders.flatten().flatten()
+        // The first managed page in the range is one of these, or was one where it began.
+        let starts = regions.iter().map(|region| (region.start, 0));
+        is_managed(range.start) || starts.chain(borders).any(|(page, behind)| is_managed(carried(page, behind)))
     }
 
     /// The layout changes that the forked child shares, in order.
@@ -224,6 +282,8 @@ pub(crate) enum Traced {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn range(start: u64, end: u64) -> PageRange {
@@ -266,9 +326,7 @@ mod tests {
         let (old, new, gone) = (range(100, 110), range(200, 210), range(300, 310));
         let records =
             [Record::Filled(PageIndex(1)), Record::Moved { from: old, to: new.start }, Record::Unmapped(gone)];
-        let managed = |asked: PageRange| {
-            [old, gone].into_iter().find_map(|region| region.intersection(asked)).map(|common| common.start)
-        };
+        let managed = regions(&[old, gone]);
         // How many of the two the child shares, and what it shares when the message came after so many records. That
         // `gone` is registered proves nothing.
         for (shares, found) in [(0, [0, 1, 1, 1]), (1, [2, 2, 2, 3]), (2, [3, 3, 3, 3])] {
@@ -284,7 +342,7 @@ mod tests {
                     300 => Some(shares < 2),
                     _ => panic!("{page:?} is no witness"),
                 };
-                assert!(journal.place_fork(managed, is_registered));
+                assert!(journal.place_fork(managed.clone(), &[], is_registered));
                 assert_eq!(journal.before_fork, found, "{shares} shared, mark {mark}");
             }
         }
@@ -296,14 +354,90 @@ mod tests {
         let mut journal = Journal::new();
         journal.note(Record::Unmapped(region));
         journal.note(Record::Unmapped(other));
-        let managed = |asked: PageRange| {
-            [region, other].into_iter().find_map(|region| region.intersection(asked)).map(|common| common.start)
-        };
-        assert!(journal.place_fork(managed, |_| None));
+        assert!(journal.place_fork(regions(&[region, other]), &[], |_| None));
         journal.note(Record::Moved { from: range(500, 510), to: PageIndex(100) });
         journal.note(Record::Moved { from: range(600, 610), to: PageIndex(500) });
         // The second move has happened and the first has not.
-        let managed = |asked: PageRange| Some(asked.start).filter(|page| page.0 >= 300);
-        assert!(!journal.place_fork(managed, |page| Some(page.0 == 500)));
+        let managed = regions(&[other, range(500, 510), range(600, 610)]);
+        assert!(!journal.place_fork(managed, &[], |page| Some(page.0 == 500)));
+    }
+
+    /// What is unmapped had been moved there a moment before, or is behind something that had been moved away: the child
+    /// is asked about pages that were managed just before it happened, wherever they were when the state was frozen.
+    #[test]
+    fn the_child_is_asked_about_what_was_managed_just_before() {
+        let (old, new) = (range(100, 110), range(200, 210));
+        let moved = Record::Moved { from: old, to: new.start };
+        let beside = Record::Moved { from: range(100, 104), to: new.start };
+        for (first, then) in [(moved, Record::Unmapped(range(205, 215))), (beside, Record::Unmapped(old))] {
+            for is_shared in [false, true] {
+                let mut journal = Journal::new();
+                journal.note(first);
+                journal.mark_fork();
+                journal.note(then);
+                let Record::Unmapped(gone) = then else { unreachable!() };
+                let is_there = |page: PageIndex| first.carry(page) == page && (old.contains(page) || new.contains(page));
+                let is_registered = |page| Some(is_there(page) && !(is_shared && gone.contains(page)));
+                assert!(journal.place_fork(regions(&[old]), &[], is_registered));
+                assert_eq!(journal.before_fork, 1 + usize::from(is_shared), "{first:?}, then {then:?}");
+            }
+        }
+    }
+
+    /// A part that a mapping has grown by, of which nobody knows yet, moves over managed memory. That it is missing where it
+    /// was says that the child's memory was copied afterwards; unless the child was not to have it.
+    #[test]
+    fn what_has_grown_was_there_before_it_moved() {
+        let (grown, target) = (range(500, 510), range(100, 110));
+        for kept in [None, Some(grown)] {
+            let mut journal = Journal::new();
+            journal.note(Record::Unmapped(target));
+            journal.note(Record::Moved { from: grown, to: target.start });
+            let is_registered = |page: PageIndex| Some(target.contains(page));
+            assert!(journal.place_fork(regions(&[target]), kept.as_slice(), is_registered));
+            assert_eq!(journal.before_fork, if kept.is_none() { 2 } else { 0 });
+        }
+    }
+
+    fn regions(ranges: &[PageRange]) -> Regions {
+        let mut regions = Regions::default();
+        ranges.iter().for_each(|range| regions.insert(*range));
+        regions
+    }
+
+    fn some_range() -> impl Strategy<Value = PageRange> {
+        (0_u64..50, 1_u64..12).prop_map(|(start, count)| range(start, start + count))
+    }
+
+    fn some_record() -> impl Strategy<Value = Record> {
+        let moved = (some_range(), 0_u64..50).prop_map(|(from, to)| Record::Moved { from, to: PageIndex(to) });
+        let moved = moved.prop_filter("mremap refuses overlaps", |record| {
+            !matches!(record, Record::Moved { from, to } if PageRange::new(*to, from.count()).intersection(*from).is_some())
+        });
+        prop_oneof![some_range().prop_map(Record::Unmapped), moved]
+    }
+
+    proptest! {
+        /// The search backwards, which does not allocate, against the records done one by one.
+        #[test]
+        fn what_is_managed_now_is_what_the_records_have_left(
+            managed in prop::collection::vec(some_range(), 1..4),
+            records in prop::collection::vec(some_record(), 0..8),
+        ) {
+            let frozen = regions(&managed);
+            let (mut journal, mut now) = (Journal::new(), frozen.clone());
+            for record in records {
+                journal.note(record);
+                record.change(&mut now);
+            }
+            for start in 0..62 {
+                let page = PageIndex(start);
+                let origin = journal.origin(page).is_some_and(|page| frozen.contains(page));
+                prop_assert_eq!(origin, now.contains(page));
+                for asked in [range(start, start + 1), range(start, start + 7)] {
+                    prop_assert_eq!(journal.is_managed_now(&frozen, asked), now.intersects(asked), "{:?}", asked);
+                }
+            }
+        }
     }
 }

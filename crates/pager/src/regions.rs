@@ -7,7 +7,7 @@ use sys::kernel::PageRange;
 
 /// Ranges, as a rule the registered ones. Neighbours stay apart unless joined by `insert`: few and large is what the
 /// kernel wants.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Regions(Vec<PageRange>);
 
 impl Regions {
@@ -50,6 +50,12 @@ impl Regions {
     pub(crate) fn intersects(&self, range: PageRange) -> bool {
         let at = self.0.partition_point(|region| region.end <= range.start);
         self.0.get(at).is_some_and(|region| region.start < range.end)
+    }
+
+    /// The first page of `range` that is in one of them.
+    pub(crate) fn first_in(&self, range: PageRange) -> Option<PageIndex> {
+        let at = self.0.partition_point(|region| region.end <= range.start);
+        self.0.get(at)?.intersection(range).map(|common| common.start)
     }
 
     /// How many pages from `page` on, at most `count`, are in one of them.
@@ -121,7 +127,8 @@ mod tests {
                     prop_assert_eq!(regions.contains(page), plain.contains(&page));
                     prop_assert_eq!(regions.run(page, PageCount(1)).0 == 1, plain.contains(&page));
                     let pages = PageRange::new(page, PageCount(5));
-                    prop_assert_eq!(regions.intersects(pages), plain.range(page..pages.end).next().is_some());
+                    prop_assert_eq!(regions.first_in(pages), plain.range(page..pages.end).next().copied());
+                    prop_assert_eq!(regions.intersects(pages), regions.first_in(pages).is_some());
                 }
                 let mut gaps = BTreeSet::new();
                 regions.gaps(PageRange::new(PageIndex(0), PageCount(90)), |gap| gaps.extend(gap.start.until(gap.end)));

@@ -279,7 +279,7 @@ impl<S: Store> State<S> {
         }
         let Self { window, regions, journal, frozen, .. } = self;
         let taken = window.take(record, |range| {
-            if *frozen { is_managed_now(regions, journal, range) } else { regions.intersects(range) }
+            if *frozen { journal.is_managed_now(regions, range) } else { regions.intersects(range) }
         });
         if let Some(record) = taken {
             self.note_or_apply(record);
@@ -396,16 +396,7 @@ impl<S: Store> State<S> {
             self.sort_out(&self.witnesses(&Nobody));
         }
         let Self { journal, regions, kept, .. } = self;
-        // What the child does not have says nothing about when it was made.
-        let copied = |part: PageRange| {
-            let mut page = part.start;
-            while let Some(range) = kept.iter().find(|range| range.contains(page)) {
-                page = range.end;
-            }
-            (page < part.end).then_some(page)
-        };
-        let managed = |range| regions.iter().filter_map(|region| region.intersection(range)).find_map(copied);
-        journal.place_fork(managed, is_registered).then(|| journal.shared_layout().collect())
+        journal.place_fork(regions.clone(), kept, is_registered).then(|| journal.shared_layout().collect())
     }
 
     /// In a forked child: makes the frozen state one that changes, and follows what the parent has told instead of its
@@ -433,12 +424,4 @@ impl<S: Store> State<S> {
         journal.replay(|record| self.apply(record));
         self.journal = journal;
     }
-}
-
-/// While the state is frozen: whether something in the range is managed now.
-fn is_managed_now(regions: &Regions, journal: &Journal, range: PageRange) -> bool {
-    let is_managed = |page| journal.origin(page).is_some_and(|page| regions.contains(page));
-    let starts = regions.iter().filter_map(|region| region.intersection(range)).map(|part| part.start);
-    let borders = journal.borders().filter(|page| range.contains(*page));
-    is_managed(range.start) || starts.chain(borders).any(is_managed)
 }

@@ -9,8 +9,9 @@ use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::{Access, FakeKernel, Flag};
 use sys::kernel::{Kernel as _, Message, PageRange, Uncopied};
 
+use super::content::Content;
 use super::program::{Disturbance, FIRST, Mix, Program};
-use super::schedules::begin;
+use super::schedules::{begin, number};
 use super::world::{Setup, World, entry};
 use crate::{FreshBacking, Pager};
 
@@ -60,7 +61,7 @@ impl Other {
 }
 
 fn world(seed: u64) -> World {
-    let mix = Mix { layout: 2, flags: 0, late: 0, noise: 30, words: 3, text: 15, pages_max: 1200 };
+    let mix = Mix { layout: 6, flags: 0, late: 0, noise: 30, words: 3, text: 15, pages_max: 1200 };
     let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(MemoryBacking::new(BYTES)), BYTES));
     // Nobody acts inside others: both plays must come to the same state.
     World::new(Setup { mix, swap, share: ByteCount(5 << 18), interleave: 0, ..Setup::plain(seed) })
@@ -208,10 +209,12 @@ fn play(seed: u64, side: Side, device: Device, other: Other) -> Census {
     census
 }
 
-/// Plays both sides of each seed. Pages must have been wherever encodings are kept, or the plays show nothing.
-fn play_all(seeds: core::ops::Range<u64>, device: Device, other: Other) {
+/// Plays both sides of some seeds (`PLEAT_SCHEDULES` and `PLEAT_SEED` as in `schedules.rs`). Pages must have been wherever
+/// encodings are kept, or the plays show nothing.
+fn play_all(first: u64, device: Device, other: Other) {
     let mut sums = [PageCount::ZERO; 4];
-    for seed in seeds {
+    let first = number("PLEAT_SEED").unwrap_or(first);
+    for seed in first..first + number("PLEAT_SCHEDULES").unwrap_or(SCHEDULES) {
         for side in [Side::Parent, Side::Child] {
             println!("seed {seed} {side:?}");
             let Census { same_filled, compressed, incompressible, below, .. } = play(seed, side, device, other);
@@ -245,37 +248,37 @@ fn become_child(world: World, child: FakeKernel, childs: Program, shared: &[Mess
 
 #[test]
 fn parents_and_children_read_what_was_written() {
-    play_all(0..SCHEDULES, Device::Answers, Other::Rests);
+    play_all(0, Device::Answers, Other::Rests);
 }
 
 #[test]
 fn a_fork_does_not_wait_for_a_device_that_hangs() {
-    play_all(200..200 + SCHEDULES, Device::Hangs, Other::Rests);
+    play_all(200, Device::Hangs, Other::Rests);
 }
 
 #[test]
 fn a_layout_change_that_is_unread_at_the_fork_is_shared() {
-    play_all(300..300 + SCHEDULES, Device::Answers, Other::ChangesBefore);
+    play_all(300, Device::Answers, Other::ChangesBefore);
 }
 
 #[test]
 fn a_layout_change_before_the_fork_is_shared_though_it_is_told_late() {
-    play_all(400..400 + SCHEDULES, Device::Answers, Other::ChangesBeforeAndTellsLate);
+    play_all(400, Device::Answers, Other::ChangesBeforeAndTellsLate);
 }
 
 #[test]
 fn a_layout_change_after_the_fork_is_not_shared_though_it_is_told_early() {
-    play_all(500..500 + SCHEDULES, Device::Answers, Other::ChangesAfterAndTellsEarly);
+    play_all(500, Device::Answers, Other::ChangesAfterAndTellsEarly);
 }
 
 #[test]
 fn a_layout_change_after_the_fork_is_not_shared() {
-    play_all(600..600 + SCHEDULES, Device::Answers, Other::ChangesAfter);
+    play_all(600, Device::Answers, Other::ChangesAfter);
 }
 
 #[test]
 fn a_child_finds_memory_empty_that_is_wiped_on_fork() {
-    play_all(700..700 + SCHEDULES, Device::Answers, Other::Wipes);
+    play_all(700, Device::Answers, Other::Wipes);
 }
 
 /// Another thread moves a range and unmaps one that the child does not have, both after the fork. That the child misses the
@@ -307,6 +310,47 @@ fn what_a_child_does_not_have_says_nothing_of_the_order() {
     assert!(child.is_registered(moved.start) && !child.is_registered(kept.start));
     let shared = world.pager.place_fork(&mut |page| Some(child.is_registered(page)));
     assert_eq!(shared, Some(vec![]), "nothing of it was before the fork");
+}
+
+/// Before the fork a range is moved, and another thread maps over a part of where it has gone to; that message is
+/// read last. The child must not find there what its parent had.
+#[test]
+fn what_moved_just_before_the_fork_is_mapped_over() {
+    let mix = Mix { layout: 0, late: 0, ..Mix::PLAIN };
+    let mut world = World::new(Setup { interleave: 0, mix, ..Setup::plain(5) });
+    let range = PageRange::new(PageIndex(FIRST), PageCount(32));
+    let target = PageRange::new(PageIndex(FIRST + 200), PageCount(32));
+    let over = PageRange::new(target.start + PageCount(8), PageCount(16));
+    world.program.borrow_mut().map(&world.pager.kernel, range);
+    world.round();
+    for page in range.start.until(range.end) {
+        world.touch(page, Some(Content::Text(page.0))).unwrap();
+    }
+    assert!(world.pager.try_freeze(false));
+    let childs = {
+        let (kernel, mut program) = (&world.pager.kernel, world.program.borrow_mut());
+        program.remap(kernel, 1, range, target.start, false);
+        while kernel.layout_is_changing() {
+            world.server.borrow_mut().serve(&world.pager).unwrap();
+            program.drain(kernel);
+        }
+        program.map_over(kernel, 1, over);
+        let mut childs = program.clone();
+        childs.become_child(kernel);
+        program.fork(kernel, 0);
+        kernel.overtake();
+        while kernel.layout_is_changing() {
+            world.server.borrow_mut().serve(&world.pager).unwrap();
+            program.drain(kernel);
+        }
+        childs
+    };
+    let forked = world.pager.take_forked().expect("the message has been read");
+    let child = world.pager.kernel.take_child(&forked);
+    let shared = world.pager.place_fork(&mut |page| Some(child.is_registered(page))).expect("it can be explained");
+    let moved = Message::Remap { from: range, to: target.start };
+    assert_eq!(shared, [moved, Message::Unmap(over)]);
+    become_child(world, child, childs, &shared);
 }
 
 /// Nothing forks: the state thaws and goes on.
