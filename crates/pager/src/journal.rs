@@ -187,9 +187,11 @@ impl Journal {
     pub(crate) fn is_managed_now(&self, regions: &Regions, range: PageRange) -> bool {
         let is_managed = |page| range.contains(page) && self.origin(page).is_some_and(|page| regions.contains(page));
         let carried = |page, behind: usize| self.records[behind..].iter().fold(page, |page, record| record.carry(page));
-        let borders = self.records.iter().enumerate().flat_map(|(place, record)| {
-            record.borders().into_iter().flatten().map(move |page| (page, place + 1))
-        });
+        let borders = self
+            .records
+            .iter()
+            .enumerate()
+            .flat_map(|(place, record)| record.borders().into_iter().flatten().map(move |page| (page, place + 1)));
         // The first managed page in the range is one of these, or was one where it began.
         let starts = regions.iter().map(|region| (region.start, 0));
         is_managed(range.start) || starts.chain(borders).any(|(page, behind)| is_managed(carried(page, behind)))
@@ -376,7 +378,8 @@ mod tests {
                 journal.mark_fork();
                 journal.note(then);
                 let Record::Unmapped(gone) = then else { unreachable!() };
-                let is_there = |page: PageIndex| first.carry(page) == page && (old.contains(page) || new.contains(page));
+                let is_mapped = |page: PageIndex| old.contains(page) || new.contains(page);
+                let is_there = |page: PageIndex| first.carry(page) == page && is_mapped(page);
                 let is_registered = |page| Some(is_there(page) && !(is_shared && gone.contains(page)));
                 assert!(journal.place_fork(regions(&[old]), &[], is_registered));
                 assert_eq!(journal.before_fork, 1 + usize::from(is_shared), "{first:?}, then {then:?}");
