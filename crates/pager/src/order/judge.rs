@@ -87,6 +87,23 @@ impl Order {
         order
     }
 
+    /// The same where a move takes what was unmapped for it along: the messages about its target come one by one before its
+    /// own, and others may come between them.
+    fn earlier_with_its_target(&self, from: usize, to: usize) -> Option<Self> {
+        let Record::Moved { from: source, to: target } = self.steps[from].record else { return None };
+        let target = PageRange::new(target, source.count());
+        let is_its = |step: &Step| matches!(step.record, Record::Unmapped(range) if target.intersection(range) == Some(range));
+        let mut order = *self;
+        let mut next = to;
+        for at in to..=from {
+            if at == from || is_its(&order.steps[at]) {
+                order.steps[next..=at].rotate_right(1);
+                next += 1;
+            }
+        }
+        (next > to + 1).then_some(order)
+    }
+
     fn distance(&self) -> usize {
         let steps = &self.steps[..self.count];
         let pairs = (0..steps.len()).flat_map(|at| steps[..at].iter().filter(move |one| one.place > steps[at].place));
@@ -100,9 +117,12 @@ struct Judge<'a, F> {
 }
 
 impl<F: Fn(PageIndex) -> Before> Judge<'_, F> {
-    /// The best order that differs by one message, if it is better.
+    /// The best order that differs by one message, or by one move and its target, if it is better.
     fn improve(&self, order: &Order, best: Score) -> Option<(Score, Order)> {
-        let earlier = (0..order.count).flat_map(|from| (0..from).map(move |to| order.earlier(from, to)));
+        let pairs = (0..order.count).flat_map(|from| (0..from).map(move |to| (from, to)));
+        let earlier = pairs.flat_map(|(from, to)| {
+            [Some(order.earlier(from, to)), order.earlier_with_its_target(from, to)].into_iter().flatten()
+        });
         let all = earlier.map(|order| (self.score(&order), order));
         all.min_by_key(|(score, _)| *score).filter(|(score, _)| *score < best)
     }

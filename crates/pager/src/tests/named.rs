@@ -301,6 +301,36 @@ fn a_move_is_told_late() {
     }
 }
 
+/// Thread 0 moves A over several mappings, so it has several messages, of which some come behind that of thread 1, which
+/// has moved B to A meanwhile.
+#[test]
+fn a_move_over_several_mappings_is_told_late() {
+    let mut world = world(600, Setup::plain(11), Content::Text);
+    for _ in 0..20 {
+        world.round();
+    }
+    {
+        let (kernel, mut program) = (&world.pager.kernel, world.program.borrow_mut());
+        // What is mapped anew is a mapping of its own.
+        program.map_over(kernel, 2, range(320, 16));
+    }
+    world.drain().unwrap();
+    for page in 300..364 {
+        let content = Content::Text(1 << 40 | page);
+        world.touch(PageIndex(FIRST + page), Some(content)).unwrap();
+    }
+    for _ in 0..20 {
+        world.round();
+    }
+    {
+        let (kernel, mut program) = (&world.pager.kernel, world.program.borrow_mut());
+        program.remap(kernel, 0, range(0, 64), PageIndex(FIRST + 300), false);
+        program.remap(kernel, 1, range(100, 7), PageIndex(FIRST), false);
+    }
+    world.drain().unwrap();
+    world.finish().unwrap();
+}
+
 /// The same while the state is frozen for a fork, of which nothing comes.
 #[test]
 fn a_move_is_told_late_while_the_program_forks() {
