@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use codec::MAKERS;
 use page::{ByteCount, PAGE_BYTES};
 use pager::ledger::{BUCKETS, Counter, FaultKind, Gauge, Histogram, Process};
 use serde::Serialize;
@@ -28,6 +29,8 @@ pub(crate) struct Numbers {
     peaks: [u64; Gauge::ALL.len()],
     footprint_peak: u64,
     counters: [u64; Counter::ALL.len()],
+    encodings: [u64; MAKERS.len()],
+    encoded_bytes: [u64; MAKERS.len()],
     /// 64 bits each: sums of many processes.
     faults: Box<[[u64; BUCKETS]; FaultKind::ALL.len()]>,
 }
@@ -40,6 +43,8 @@ impl Numbers {
             peaks: [0; Gauge::ALL.len()],
             footprint_peak: 0,
             counters: [0; Counter::ALL.len()],
+            encodings: [0; MAKERS.len()],
+            encoded_bytes: [0; MAKERS.len()],
             faults: Box::new([[0; BUCKETS]; FaultKind::ALL.len()]),
         }
     }
@@ -55,6 +60,12 @@ impl Numbers {
         }
         for (copy, counter) in numbers.counters.iter_mut().zip(&entry.counters) {
             *copy = counter.load(Relaxed);
+        }
+        for (copy, count) in numbers.encodings.iter_mut().zip(&entry.encodings) {
+            *copy = count.load(Relaxed);
+        }
+        for (copy, bytes) in numbers.encoded_bytes.iter_mut().zip(&entry.encoded_bytes) {
+            *copy = bytes.load(Relaxed);
         }
         for (copy, histogram) in numbers.faults.iter_mut().zip(&entry.faults) {
             for (copy, bucket) in copy.iter_mut().zip(&histogram.buckets) {
@@ -87,7 +98,9 @@ impl Numbers {
     /// add up: the larger stays.
     pub(crate) fn add(&mut self, other: &Self) {
         let sums = self.gauges.iter_mut().zip(&other.gauges).chain(self.counters.iter_mut().zip(&other.counters));
-        sums.for_each(|(sum, number)| *sum += number);
+        let codecs = self.encodings.iter_mut().zip(&other.encodings);
+        let codecs = codecs.chain(self.encoded_bytes.iter_mut().zip(&other.encoded_bytes));
+        sums.chain(codecs).for_each(|(sum, number)| *sum += number);
         for (sums, numbers) in self.faults.iter_mut().zip(other.faults.iter()) {
             sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
         }
@@ -152,6 +165,7 @@ impl Serialize for Numbers {
             map.serialize_entry(counter.name(), &self.counter(*counter))?;
         }
         map.serialize_entry("pages", &PageStates(self))?;
+        map.serialize_entry("codecs", &Codecs(self))?;
         map.serialize_entry("faults", &FaultKinds(self))?;
         map.serialize_entry("effective_ratio", &self.effective_ratio())?;
         map.end()
@@ -163,6 +177,24 @@ struct PageStates<'a>(&'a Numbers);
 impl Serialize for PageStates<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(PAGE_STATES.iter().map(|(name, gauge)| (name, self.0.gauge(*gauge))))
+    }
+}
+
+/// Those that have made an encoding.
+struct Codecs<'a>(&'a Numbers);
+
+/// What one codec has made.
+#[derive(Serialize)]
+struct Made {
+    encodings: u64,
+    bytes: u64,
+}
+
+impl Serialize for Codecs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Numbers { encodings, encoded_bytes, .. } = self.0;
+        let made = encodings.iter().zip(encoded_bytes).map(|(&encodings, &bytes)| Made { encodings, bytes });
+        serializer.collect_map(MAKERS.iter().zip(made).filter(|(_, made)| made.encodings > 0))
     }
 }
 
@@ -218,6 +250,9 @@ pub(crate) mod tests {
             numbers.peaks = numbers.gauges.map(|gauge| gauge * 2);
             for (i, counter) in numbers.counters.iter_mut().enumerate() {
                 *counter = seed * 77 + i as u64;
+            }
+            for (i, (count, bytes)) in numbers.encodings.iter_mut().zip(&mut numbers.encoded_bytes).enumerate() {
+                (*count, *bytes) = (seed + i as u64, seed * 100 + i as u64);
             }
             for (i, buckets) in numbers.faults.iter_mut().enumerate() {
                 buckets[20 + i] = seed;

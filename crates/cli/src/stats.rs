@@ -194,6 +194,13 @@ mod tests {
             let count = |value: &Value| number(&value["faults"][kind.name()]["count"]);
             assert_eq!(count(&document), processes.iter().map(count).sum::<u64>(), "{}", kind.name());
         }
+        for (codec, sum) in document["codecs"].as_object().unwrap() {
+            for name in ["encodings", "bytes"] {
+                let of_all = processes.iter().map(|process| number(&process["codecs"][codec][name])).sum::<u64>();
+                assert_eq!(number(&sum[name]), of_all, "{codec} {name}");
+            }
+        }
+        assert_eq!(document["codecs"].as_object().unwrap().len(), codec::MAKERS.len());
         for (state, sum) in document["pages"].as_object().unwrap() {
             assert_eq!(number(sum), number(&document[format!("pages_{state}")]), "{state}");
         }
@@ -208,6 +215,7 @@ mod tests {
         let mut names: Vec<String> = document.as_object().unwrap().keys().cloned().collect();
         names.extend(document["processes"][0].as_object().unwrap().keys().cloned());
         names.extend(document["pages"].as_object().unwrap().keys().cloned());
+        names.extend(document["codecs"]["fold-deep"].as_object().unwrap().keys().cloned());
         names.extend(document["faults"].as_object().unwrap().keys().cloned());
         names.extend(document["faults"]["raced"].as_object().unwrap().keys().cloned());
         names.retain(|name| !name.ends_with("_peak"));

@@ -6,7 +6,7 @@
 
 use page::{PAGE_BYTES, PageBytes};
 
-use crate::{Codec, Corrupt, Fold, Lz4, Scratch, fold, sequences};
+use crate::{Codec, Corrupt, Fold, FoldDeep, Lz4, Scratch, fold, place_of, sequences};
 
 const FOLD: u8 = 0;
 const LZ4: u8 = 1;
@@ -89,6 +89,15 @@ impl Codec for Auto {
         }
     }
 
+    fn maker(&self, encoding: &[u8]) -> usize {
+        let name = match encoding.first() {
+            Some(&FOLD) => FoldDeep.name(),
+            Some(&LZ4) => Lz4.name(),
+            _ => "sequences",
+        };
+        place_of(name)
+    }
+
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
         match encoding.split_first() {
             Some((&FOLD, rest)) => Fold.decode(rest, page),
@@ -112,6 +121,25 @@ fn put(kind: u8, encoding: &[u8], out: &mut [u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_tells_what_has_made_an_encoding() {
+        let (mut scratch, mut out) = (Scratch::new(), [0; PAGE_BYTES]);
+        let text = b"It is a truth universally acknowledged, that a page in want of memory must be matched. ";
+        // Shifted by one each time, so that words of eight bytes do not repeat.
+        let text = core::array::from_fn(|at| text[(at + at / 90) % text.len()]);
+        // Addresses.
+        let words =
+            core::array::from_fn(|at| (0x7f12_3456_0000 + (at as u64 / 8 * 40503 & 0xffff)).to_le_bytes()[at % 8]);
+        let maker = |bytes| {
+            let length = Auto.encode(&PageBytes(bytes), &mut Scratch::new(), &mut out).unwrap();
+            crate::MAKERS[Auto.maker(&out[..length])]
+        };
+        assert_eq!([words, text].map(maker), if Fold::is_fast() { ["fold-deep", "sequences"] } else { ["lz4"; 2] });
+        let length = Lz4.encode(&PageBytes(words), &mut scratch, &mut out).unwrap();
+        assert_eq!(crate::MAKERS[Lz4.maker(&out[..length])], "lz4");
+        assert!(crate::ALL.iter().map(|codec| codec.name()).eq(crate::MAKERS[..crate::ALL.len()].iter().copied()));
+    }
 
     #[test]
     fn where_lz4_gains_it_is_tried_always_and_elsewhere_now_and_then() {

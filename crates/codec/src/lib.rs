@@ -47,9 +47,33 @@ pub static ALL: [&dyn Codec; 14] = [
     &MxtLz1,
 ];
 
+/// The names of all that makes encodings: the codecs in their order, and what only `auto` uses.
+pub static MAKERS: [&str; ALL.len() + 1] = [
+    "lz4",
+    "fold",
+    "fold-deep",
+    "auto",
+    "dense",
+    "wkdm",
+    "wk4x4",
+    "lzrw1",
+    "lzrw1-a",
+    "lzo1x-1",
+    "pbpm",
+    "pbpm-separate",
+    "pbpm-single",
+    "mxt-lz1",
+    "sequences",
+];
+
 /// The codec of that name.
 pub fn named(name: &str) -> Option<&'static dyn Codec> {
     ALL.into_iter().find(|codec| codec.name() == name)
+}
+
+/// The place of a name in [`MAKERS`].
+fn place_of(name: &str) -> usize {
+    MAKERS.iter().position(|maker| *maker == name).expect("every codec is in the list")
 }
 
 /// A way to make a page smaller.
@@ -63,6 +87,11 @@ pub trait Codec: Send + Sync {
 
     /// Restores the page that was encoded. On [`Corrupt`] the content of `page` means nothing.
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt>;
+
+    /// What has made an encoding of this codec, by its place in [`MAKERS`]: itself, unless it chooses among others.
+    fn maker(&self, _encoding: &[u8]) -> usize {
+        place_of(self.name())
+    }
 }
 
 /// The most that any codec here writes for one page before it knows that the page does not shrink.

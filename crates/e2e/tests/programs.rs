@@ -57,6 +57,11 @@ fn every_codec_keeps_what_a_program_has() {
         assert_eq!(stats["codec"], codec);
         assert!(stats["pages_encoded"].as_u64() > Some(1000), "{codec}: {stats}");
         assert!(stats["pages_decoded"].as_u64() > Some(100), "{codec}: {stats}");
+        let made = stats["codecs"].as_object().unwrap();
+        let encodings: u64 = made.values().map(|made| made["encodings"].as_u64().unwrap()).sum();
+        let bytes: u64 = made.values().map(|made| made["bytes"].as_u64().unwrap()).sum();
+        assert!(encodings > 1000 && bytes < encodings * 4096, "{codec}: {made:?}");
+        assert!(codec == "auto" || made.keys().eq([codec]), "{codec}: {made:?}");
     }
 }
 

@@ -209,9 +209,15 @@ impl Worker {
         if let Some(word) = same_filled(bytes) {
             return Encoded::SameFilled(word);
         }
-        let out: &mut [u8; PAGE_BYTES] = self.encodings[at..].first_chunk_mut().expect("room for a page");
-        let length = pager.codec.encode(bytes, &mut self.scratch, out);
+        let length = self.encode_bytes(pager, bytes, at);
         length.map_or(Encoded::Incompressible, |bytes| Encoded::Shorter { at, bytes })
+    }
+
+    fn encode_bytes<K, S>(&mut self, pager: &Pager<K, S>, bytes: &PageBytes, at: usize) -> Option<usize> {
+        let out: &mut [u8; PAGE_BYTES] = self.encodings[at..].first_chunk_mut().expect("room for a page");
+        let length = pager.codec.encode(bytes, &mut self.scratch, out)?;
+        pager.entry.note_encoding(pager.codec.maker(&out[..length]), length as u64);
+        Some(length)
     }
 
     /// Gives back the memory of buffers, which hold nothing between two batches.
@@ -251,9 +257,7 @@ impl Worker {
             if published == Published::NoRoom && matches!(outcome, Outcome::SameFilled(_)) {
                 // Too many distinct words: an encoding of one word repeated is some twenty bytes.
                 let at = self.encodings.len() - PAGE_BYTES;
-                let out: &mut [u8; PAGE_BYTES] = self.encodings[at..].first_chunk_mut().expect("room for a page");
-                let bytes_of_word = pager.codec.encode(bytes, &mut self.scratch, out);
-                let length = bytes_of_word.expect("a page of one word gets shorter");
+                let length = self.encode_bytes(pager, bytes, at).expect("a page of one word gets shorter");
                 self.encoded[slot] = Encoded::Shorter { at, bytes: length };
                 published = state.publish(page, frame, bytes, Outcome::Encoded(&self.encodings[at..at + length]));
             }

@@ -18,7 +18,7 @@ pub mod occupant;
 pub mod reference_log;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x05");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x06");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -277,6 +277,10 @@ pub struct Process {
     pub footprint_peak: AtomicU64,
     /// By [`Counter`].
     pub counters: [AtomicU64; Counter::ALL.len()],
+    /// Encodings by what has made them, in the order of `codec::MAKERS`.
+    pub encodings: [AtomicU64; codec::MAKERS.len()],
+    /// And their bytes.
+    pub encoded_bytes: [AtomicU64; codec::MAKERS.len()],
     /// By [`FaultKind`].
     pub faults: [Histogram; FaultKind::ALL.len()],
     /// The one-line reason of `Failed` and `Stopped`, UTF-8, zero-padded.
@@ -304,6 +308,13 @@ impl Process {
     /// Reads a counter.
     pub fn count(&self, counter: Counter) -> u64 {
         self.counters[counter as usize].load(Relaxed)
+    }
+
+    /// Counts an encoding; `maker` is its place in `codec::MAKERS`.
+    pub fn note_encoding(&self, maker: usize, bytes: u64) {
+        // Relaxed: statistics, each true by itself.
+        self.encodings[maker].fetch_add(1, Relaxed);
+        self.encoded_bytes[maker].fetch_add(bytes, Relaxed);
     }
 
     /// What the process holds of the budget: resident, pool, metadata and agent bytes.

@@ -92,7 +92,8 @@ impl Order {
     fn earlier_with_its_target(&self, from: usize, to: usize) -> Option<Self> {
         let Record::Moved { from: source, to: target } = self.steps[from].record else { return None };
         let target = PageRange::new(target, source.count());
-        let is_its = |step: &Step| matches!(step.record, Record::Unmapped(range) if target.intersection(range) == Some(range));
+        let is_its =
+            |step: &Step| matches!(step.record, Record::Unmapped(range) if target.intersection(range) == Some(range));
         let mut order = *self;
         let mut next = to;
         for at in to..=from {

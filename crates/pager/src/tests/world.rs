@@ -57,6 +57,10 @@ impl Codec for Interleaved {
         "interleaved"
     }
 
+    fn maker(&self, encoding: &[u8]) -> usize {
+        self.0.maker(encoding)
+    }
+
     fn encode(&self, page: &PageBytes, scratch: &mut Scratch, out: &mut [u8]) -> Option<usize> {
         let length = self.0.encode(page, scratch, out);
         // A same-filled page is encoded under the lock, when there are too many words.
