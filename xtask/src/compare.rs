@@ -3,8 +3,8 @@
 //! In each round every system runs every case once, so that a slow minute of the machine falls on all of them; the
 //! order turns from round to round. A ratio is formed inside a round, and reported as median, least and most.
 
-mod cases;
-mod report;
+pub(crate) mod cases;
+pub(crate) mod report;
 mod suite;
 mod systems;
 mod undo;
@@ -84,7 +84,7 @@ impl Options {
 }
 
 /// What was asked for, or else what the suite has.
-fn chosen<'a, T>(asked: &'a [T], suite: &'a [T]) -> &'a [T] {
+pub(crate) fn chosen<'a, T>(asked: &'a [T], suite: &'a [T]) -> &'a [T] {
     if asked.is_empty() { suite } else { asked }
 }
 
@@ -273,7 +273,7 @@ fn result_of(measured: &Measured) -> (String, Option<Outcome>) {
 }
 
 /// Runs one command to its end under `pleat-bench measure`.
-fn measure(words: &[String], watch_ms: u32, cgroup: Option<&Path>, timeout: u32) -> Result<Measured> {
+pub(crate) fn measure(words: &[String], watch_ms: u32, cgroup: Option<&Path>, timeout: u32) -> Result<Measured> {
     let mut command = Command::new(sh::release("pleat-bench"));
     command.arg("measure").args(["--watch-ms", &watch_ms.to_string(), "--timeout", &timeout.to_string()]);
     if let Some(dir) = cgroup {
@@ -299,10 +299,10 @@ fn skipped(contest: &Contest, system: System, why: &str) -> Value {
 }
 
 /// Lines to standard output and, if asked for, to a file.
-struct Output(Option<fs::File>);
+pub(crate) struct Output(Option<fs::File>);
 
 impl Output {
-    fn open(path: Option<&Path>) -> Result<Self> {
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self> {
         let open = |path: &Path| {
             let file = fs::OpenOptions::new().create(true).append(true).open(path);
             file.with_context(|| path.display().to_string())
@@ -310,7 +310,7 @@ impl Output {
         Ok(Self(path.map(open).transpose()?))
     }
 
-    fn line(&mut self, line: &Value) -> Result<()> {
+    pub(crate) fn line(&mut self, line: &Value) -> Result<()> {
         println!("{line}");
         if let Some(file) = &mut self.0 {
             writeln!(file, "{line}")?;

@@ -1,6 +1,6 @@
-//! `cargo x tidy | test | torture | fuzz | neon | demo | bench | programs`: everything a checkout can be asked to do. Rules are in
+//! `cargo x tidy | test | torture | fuzz | neon | demo | bench | validity | programs`: everything a checkout can be asked to do. Rules are in
 //! `tidy`, tests in `test`, random ones in `torture` and `fuzz`, those of another processor in
-//! `neon`, whole-program comparisons in `bench` and `programs`.
+//! `neon`, whole-program comparisons in `bench` and `programs`, the simulator's with live runs in `validity`.
 #![forbid(unsafe_code)]
 
 mod compare;
@@ -12,6 +12,7 @@ mod sh;
 mod test;
 mod tidy;
 mod torture;
+mod validity;
 
 use clap::{Parser, Subcommand};
 
@@ -51,6 +52,8 @@ enum Task {
     Neon,
     /// Compare whole programs under pleat, swap, zswap, zram and without a limit.
     Bench(Box<compare::Options>),
+    /// Compare what `pleat sim` foretells with live runs.
+    Validity(validity::Options),
     /// Run real programs at a part of their memory, and compare with a plain run.
     Programs(programs::Options),
 }
@@ -64,6 +67,7 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Neon => neon::run(),
         Task::Bench(options) => compare::run(&options),
+        Task::Validity(options) => validity::run(&options),
         Task::Programs(options) => programs::run(&options),
     }
 }

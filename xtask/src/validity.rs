@@ -1,0 +1,273 @@
+//! `cargo x validity`: what `pleat sim` foretells, beside what `pleat run` does.
+//!
+//! Each program is recorded once, by `pleat record`. At each budget it then runs live, some times, and its trace is played
+//! with the costs of this machine. The simulator is told how small pages get, as the live run's encodings were, and of the
+//! program's own time it takes none: what it adds goes on top of a plain run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use bench::size;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::compare::cases::Case;
+use crate::compare::report::spread;
+use crate::compare::{self, Output};
+use crate::sh;
+
+/// What to compare.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Programs; all if none is named.
+    #[arg(long = "case", value_delimiter = ',')]
+    cases: Vec<Case>,
+    /// Budgets, as shares of what a program wants.
+    #[arg(long = "fraction", value_delimiter = ',', value_parser = size::parse_share, default_value = "0.8,0.65,0.5")]
+    fractions: Vec<f64>,
+    /// What a program is to want, about: it is recorded some hundred times slower than it runs.
+    #[arg(long, value_parser = size::parse, default_value = "48M")]
+    bytes: u64,
+    /// Live runs of each program at each budget; the middle one counts.
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Append all lines to this file as well.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Take what is built already.
+    #[arg(long)]
+    no_build: bool,
+}
+
+/// Seconds after which a run is given up.
+const TIMEOUT: u32 = 600;
+/// Of each page, how much folds away in the walks.
+const COMPRESSIBLE: f64 = 0.6;
+/// The goals: simulated by live.
+const FAULTS_WITHIN: f64 = 0.10;
+const TIME_WITHIN: f64 = 0.20;
+
+/// Records, runs and simulates, and prints a line for each program and budget.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    ensure!(options.rounds > 0, "no rounds, no result");
+    if !options.no_build {
+        sh::build_release()?;
+    }
+    let work = sh::target_dir().join("validity");
+    fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
+    let mut out = Output::open(options.json.as_deref())?;
+    let costs = work.join("costs.json");
+    sh::run(pleat().args(["sim", "--calibrate"]).arg(&costs).stdout(Stdio::null()))?;
+    let mut rows = Vec::new();
+    for case in compare::chosen(&options.cases, Case::ALL) {
+        let program = Recorded::new(*case, options, &work)?;
+        for fraction in &options.fractions {
+            let row = program.compare(*fraction, options, &costs, &work)?;
+            out.line(&row.json())?;
+            rows.push(row);
+        }
+    }
+    eprint!("{}", table(&rows));
+    Ok(())
+}
+
+fn pleat() -> Command {
+    Command::new(sh::release("pleat"))
+}
+
+/// A program that has run plain and has been recorded.
+struct Recorded {
+    case: Case,
+    words: Vec<String>,
+    trace: PathBuf,
+    plain_seconds: f64,
+    wants_bytes: u64,
+    stdout_sum: String,
+}
+
+impl Recorded {
+    fn new(case: Case, options: &Options, work: &Path) -> Result<Self> {
+        let mut words = case.command(options.bytes, COMPRESSIBLE, work)?;
+        if words[0] == "python3" {
+            // Not a script that looks for it, which would be recorded too.
+            let executable = sh::read(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]))?;
+            words[0] = executable.trim().to_owned();
+        }
+        let runs = (0..options.rounds).map(|_| compare::measure(&words, 5, None, TIMEOUT)).collect::<Result<Vec<_>>>()?;
+        let plain = runs.last().expect("one round at least");
+        ensure!(plain.status == Some(0), "{} fails: {}", words.join(" "), plain.stderr);
+        let trace = work.join(format!("{}.trace", case.name()));
+        eprintln!("recording {}", words.join(" "));
+        sh::run(pleat().args(["record", "--out"]).arg(&trace).arg("--").args(&words).stdout(Stdio::null()))?;
+        Ok(Self {
+            case,
+            trace,
+            plain_seconds: median(runs.iter().map(|run| run.wall_s)),
+            wants_bytes: plain.anon_peak_bytes.context("the run was watched")?,
+            // What walks print holds times.
+            stdout_sum: if case.is_walk() { String::new() } else { plain.stdout_sum.clone() },
+            words,
+        })
+    }
+
+    fn compare(&self, fraction: f64, options: &Options, costs: &Path, work: &Path) -> Result<Row> {
+        let budget = (self.wants_bytes as f64 * fraction) as u64;
+        let live = (0..options.rounds).map(|_| self.live(budget, work)).collect::<Result<Vec<_>>>()?;
+        let ratio = median(live.iter().map(|live| live.ratio));
+        // The trace has pages of files, too, which no budget counts.
+        let simulate = |ram: u64| -> Result<Value> {
+            let mut command = pleat();
+            command.arg("sim").arg(&self.trace).args(["--system", "pleat", "--json", "-"]);
+            command.arg(format!("--ram={ram}")).arg(format!("--ratio={ratio:.4}"));
+            command.arg("--machine").arg(costs).arg("--backing").arg(costs);
+            let rows: Value = serde_json::from_str(&sh::read(&mut command)?)?;
+            Ok(rows[0].clone())
+        };
+        let pages = simulate(budget)?["trace_pages"].as_u64().context("pleat sim counts pages")?;
+        let simulated = simulate(budget + (pages * 4096).saturating_sub(self.wants_bytes))?;
+        let seconds = |name: &str| simulated[name].as_f64().context("pleat sim tells seconds");
+        Ok(Row {
+            program: self.case.name(),
+            fraction,
+            budget_bytes: budget,
+            ratio,
+            plain_seconds: self.plain_seconds,
+            live_faults: spread_of(live.iter().map(|live| live.faults as f64)),
+            live_seconds: spread_of(live.iter().map(|live| live.seconds)),
+            simulated_faults: refaults(&simulated["faults"], |count| count.as_u64()) as f64,
+            simulated_seconds: self.plain_seconds + seconds("run_seconds")? - seconds("unlimited_seconds")?,
+        })
+    }
+
+    fn live(&self, budget: u64, work: &Path) -> Result<Live> {
+        let stats = work.join("stats.json");
+        let mut words = vec![
+            sh::release("pleat").display().to_string(),
+            "run".into(),
+            format!("--ram={budget}"),
+            format!("--swap={}", work.display()),
+            format!("--stats={}", stats.display()),
+            "--".into(),
+        ];
+        words.extend(self.words.iter().cloned());
+        let run = compare::measure(&words, 1000, None, TIMEOUT)?;
+        ensure!(run.status == Some(0), "{} fails: {}", words.join(" "), run.stderr);
+        ensure!(self.case.is_walk() || run.stdout_sum == self.stdout_sum, "another output: this is a bug");
+        let stats: Value = serde_json::from_str(&fs::read_to_string(stats)?)?;
+        let codecs = stats["codecs"].as_object().context("the statistics tell codecs")?;
+        let sum = |name: &str| codecs.values().filter_map(|made| made[name].as_u64()).sum::<u64>() as f64;
+        Ok(Live {
+            seconds: run.wall_s,
+            faults: refaults(&stats["faults"], |kind| kind["count"].as_u64()),
+            ratio: if sum("encodings") > 0.0 { sum("bytes") / sum("encodings") / 4096.0 } else { 0.4 },
+        })
+    }
+}
+
+/// One live run.
+struct Live {
+    seconds: f64,
+    faults: u64,
+    /// Of encodings, by their pages.
+    ratio: f64,
+}
+
+/// Faults on pages that had left. The statistics call soft ones staged.
+fn refaults(faults: &Value, count: impl Fn(&Value) -> Option<u64>) -> u64 {
+    ["soft", "staged", "same_filled", "compressed", "backed"].iter().filter_map(|kind| count(&faults[*kind])).sum()
+}
+
+/// One program at one budget. Live numbers are median, least and most.
+struct Row {
+    program: &'static str,
+    fraction: f64,
+    budget_bytes: u64,
+    ratio: f64,
+    plain_seconds: f64,
+    live_faults: [f64; 3],
+    live_seconds: [f64; 3],
+    simulated_faults: f64,
+    simulated_seconds: f64,
+}
+
+impl Row {
+    fn json(&self) -> Value {
+        json!({
+            "program": self.program, "fraction": self.fraction, "budget_bytes": self.budget_bytes, "ratio": self.ratio,
+            "plain_seconds": self.plain_seconds, "live_faults": self.live_faults, "live_seconds": self.live_seconds,
+            "simulated_faults": self.simulated_faults, "simulated_seconds": self.simulated_seconds,
+        })
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "\n| program | budget | faults, live | simulated | by live | seconds, live | simulated | by live |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    let (mut faults_met, mut times_met) = (0, 0);
+    for row in rows {
+        let (faults, time) = (row.simulated_faults / row.live_faults[0], row.simulated_seconds / row.live_seconds[0]);
+        faults_met += usize::from((faults - 1.0).abs() <= FAULTS_WITHIN);
+        times_met += usize::from((time - 1.0).abs() <= TIME_WITHIN);
+        let [median, least, most] = row.live_faults;
+        let [seconds, quickest, slowest] = row.live_seconds;
+        text += &format!(
+            "| {} | {:.0} % | {median:.0} ({least:.0}–{most:.0}) | {:.0} | {faults:.2} | \
+             {seconds:.2} ({quickest:.2}–{slowest:.2}) | {:.2} | {time:.2} |\n",
+            row.program,
+            row.fraction * 100.0,
+            row.simulated_faults,
+            row.simulated_seconds
+        );
+    }
+    text + &format!(
+        "\nfaults within {:.0} % in {faults_met} of {}, time within {:.0} % in {times_met}\n",
+        FAULTS_WITHIN * 100.0,
+        rows.len(),
+        TIME_WITHIN * 100.0
+    )
+}
+
+fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    spread_of(numbers)[0]
+}
+
+/// Median, least and most.
+fn spread_of(numbers: impl Iterator<Item = f64>) -> [f64; 3] {
+    let spread = spread(numbers.collect()).expect("one round at least");
+    [spread.median, spread.min, spread.max]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_count_pages_that_had_left() {
+        let live = json!({ "zero_fill": { "count": 9 }, "staged": { "count": 1 }, "compressed": { "count": 20 },
+            "backed": { "count": 300 }, "same_filled": { "count": 4000 }, "raced": { "count": 7 } });
+        let simulated = json!({ "first_touch": 9, "soft": 1, "same_filled": 4000, "compressed": 20, "backed": 300 });
+        assert_eq!(refaults(&live, |kind| kind["count"].as_u64()), 4321);
+        assert_eq!(refaults(&simulated, Value::as_u64), 4321);
+    }
+
+    #[test]
+    fn the_table_counts_who_is_near_enough() {
+        let row = |simulated_faults, simulated_seconds| Row {
+            program: "p",
+            fraction: 0.5,
+            budget_bytes: 1,
+            ratio: 0.4,
+            plain_seconds: 1.0,
+            live_faults: [100.0, 90.0, 110.0],
+            live_seconds: [2.0, 1.9, 2.1],
+            simulated_faults,
+            simulated_seconds,
+        };
+        let text = table(&[row(109.0, 2.3), row(112.0, 1.7), row(91.0, 1.5)]);
+        assert!(text.ends_with("faults within 10 % in 2 of 3, time within 20 % in 2\n"), "{text}");
+    }
+}
