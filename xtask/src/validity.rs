@@ -95,7 +95,8 @@ impl Recorded {
             let executable = sh::read(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]))?;
             words[0] = executable.trim().to_owned();
         }
-        let runs = (0..options.rounds).map(|_| compare::measure(&words, 5, None, TIMEOUT)).collect::<Result<Vec<_>>>()?;
+        let runs =
+            (0..options.rounds).map(|_| compare::measure(&words, 5, None, TIMEOUT)).collect::<Result<Vec<_>>>()?;
         let plain = runs.last().expect("one round at least");
         ensure!(plain.status == Some(0), "{} fails: {}", words.join(" "), plain.stderr);
         let trace = work.join(format!("{}.trace", case.name()));

@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
 use page::ByteCount;
 use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC};
+use policy::sizing;
 use sys::host::SharedFile;
 
 use crate::agent::SANITIZER_VARIABLE;
@@ -26,11 +27,6 @@ use crate::supervise::{End, Supervisor};
 use crate::swap::{self, Swap};
 use crate::table::Table;
 use crate::{agent, budget, occupant, program, summary, system, userfaultfd};
-
-/// The agents start to work when the run holds this share of the budget: late enough that programs which fit are
-/// left alone, early enough that there is room for what the program does until they have started.
-const THRESHOLD_NUMERATOR: u64 = 1;
-const THRESHOLD_DENOMINATOR: u64 = 2;
 
 /// Runs the program.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
@@ -56,7 +52,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let run = Run {
         command: args.command.clone(),
         budget,
-        threshold: ByteCount(budget.0 / THRESHOLD_DENOMINATOR * THRESHOLD_NUMERATOR),
+        threshold: sizing::threshold(budget),
         name: args.system.name,
         system,
         swap_max: swap.as_ref().map_or(ByteCount::ZERO, |swap| swap.bytes_max),

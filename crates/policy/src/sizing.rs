@@ -6,6 +6,15 @@ use page::ByteCount;
 /// touches anything at all faults on everything.
 const RESIDENT_FLOOR_DIVISOR: u64 = 5;
 
+/// The part of a budget at which agents start to work, as a divisor: late enough that programs which fit are left alone, early
+/// enough that there is room for what the program does until they have started.
+const THRESHOLD_DIVISOR: u64 = 2;
+
+/// What a run holds when its agents start to work.
+pub fn threshold(budget: ByteCount) -> ByteCount {
+    ByteCount(budget.0 / THRESHOLD_DIVISOR)
+}
+
 /// Marks on the free part of a share, as in Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watermarks {

@@ -2,6 +2,7 @@
 //! store, the sizing, the admission and the write-back of any system.
 
 use std::iter;
+use std::ops::Range;
 
 use backing::{BackingError, BackingStore, ReadJob, SegmentLog};
 use cache::system::{System, WriteBack};
@@ -62,9 +63,15 @@ pub(super) struct Cached {
     share: ByteCount,
     marks: Watermarks,
     agent: ByteCount,
+    /// An agent begins to manage when so much is held. A kernel does not tell anybody of first touches.
+    threshold: Option<ByteCount>,
     live: Live<AnyStore>,
     area: Option<Area>,
     divider: Option<Box<Divider>>,
+    /// Whether it has begun.
+    is_managed: bool,
+    /// Pages that have come along with a first touch, and are there when they are touched.
+    zeroed: Range<PageIndex>,
     /// When the divider is looked at next.
     divided_at_ns: f64,
     /// When the reclaimer has done what it was woken for.
@@ -103,9 +110,12 @@ impl Cached {
             share,
             marks,
             agent,
+            threshold: (seat == Seat::Process).then(|| sizing::threshold(share)),
             live: Live::new(Cache::new(store, Some(log)), PageCount(share.0 / PAGE_BYTES as u64)),
             area,
             divider: parts.divider(share, ByteCount::ZERO),
+            is_managed: false,
+            zeroed: PageIndex(0)..PageIndex(0),
             divided_at_ns: 0.0,
             reclaimed_at_ns: 0.0,
             copy: Box::new([0; PAGE_BYTES]),
@@ -146,6 +156,23 @@ impl Cached {
         let memory = self.memory();
         let keeper = &mut self.area.as_mut().expect("looked at above").keeper;
         self.live.cache.settle_from_area(page, age, keeper, memory);
+    }
+
+    /// A page is touched for the first time. An agent that manages serves that, too, and brings those beside it along.
+    fn touch_first(&mut self, run: &mut Run<'_>, page: PageIndex) {
+        let machine = run.setup.machine;
+        run.faults.first_touch += 1;
+        self.is_managed |=
+            self.threshold.is_some_and(|threshold| self.share.0 as i64 - self.free() >= threshold.0 as i64);
+        if !self.is_managed {
+            run.pass(&machine.first_touch);
+        } else if !self.zeroed.contains(&page) {
+            let (window, _) = self.live.windows(page);
+            run.pass(&machine.fault);
+            (0..window.0).for_each(|_| run.pass(&machine.fill));
+            self.zeroed = page + PageCount(1)..page + window;
+        }
+        self.live.cache.settle(page, Age::TOUCHED);
     }
 
     /// Serves a fault on a page that is stored or below, and brings those beside it along.
@@ -378,12 +405,7 @@ impl Keeper for Cached {
         let machine = run.setup.machine;
         match self.live.cache.place(page) {
             Place::Resident => return,
-            Place::Untouched => {
-                run.faults.first_touch += 1;
-                run.pass(&machine.first_touch);
-                self.live.windows(page);
-                self.live.cache.settle(page, Age::TOUCHED);
-            }
+            Place::Untouched => self.touch_first(run, page),
             Place::Leaving(frame) => {
                 run.faults.soft += 1;
                 run.pass(&machine.fault);

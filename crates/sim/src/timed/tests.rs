@@ -48,6 +48,23 @@ fn with_ram_enough_only_first_touches_fault() {
     }
 }
 
+/// Above half of the RAM agents manage: each first touch is a fault of theirs, and in a walk it brings others along.
+#[test]
+fn first_touches_above_the_threshold_come_to_the_agent() {
+    let more = |kind, references| {
+        let outcome = simulate(pleat(), &plan(kind, 6000, references), 8000, "nvme", 0.4);
+        assert_eq!(outcome.faults, Faults { first_touch: 6000, ..Faults::default() });
+        (outcome.run_seconds - outcome.unlimited_seconds) * 1e9
+    };
+    let machine = &Machine::ALL[0];
+    // The agent takes 2 MiB.
+    let managed = 6000.0 - (4000.0 - 512.0);
+    let alone = machine.fault.ns + machine.fill.ns - machine.first_touch.ns;
+    let (at_random, in_order) = (more("uniform", 200_000), more("thrasher", 12_000));
+    assert!((at_random / (managed * alone) - 1.0).abs() < 0.1, "{at_random} for {managed} times {alone}");
+    assert!(in_order.abs() < at_random / 3.0, "{in_order} and {at_random}");
+}
+
 #[test]
 fn thrashing_without_compression_waits_for_each_page() {
     // Each page twice in a row, five times round: with fewer frames than pages the clock has none that it will need.
