@@ -84,6 +84,17 @@ fn a_light_recording_follows_an_exec() {
 }
 
 #[test]
+fn a_light_recording_of_a_program_that_fits_says_that_it_is_empty() {
+    let turn = turn("light-empty");
+    let out = turn.word("true.trace");
+    let words = ["record", "--light", "--ram=64M", "--out", &out, "--", "/bin/true"];
+    let output = Command::new(pleat()).args(words).env("PLEAT_SWAP", turn.swap()).output().expect("pleat runs");
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("pleat: the trace is empty") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
 fn a_recording_that_cannot_be_written_does_not_hold_the_program_up() {
     let turn = turn("light-full");
     let walk = match turn.compile("walk.c", &[]) {

@@ -47,7 +47,8 @@ fn run_args(ram: &str, command: &[OsString]) -> Result<RunArgs> {
 /// A thread that empties the log into the trace.
 struct Watcher {
     has_ended: Arc<AtomicBool>,
-    thread: JoinHandle<io::Result<()>>,
+    /// Says whether anything has been written.
+    thread: JoinHandle<io::Result<bool>>,
 }
 
 impl Watcher {
@@ -70,7 +71,11 @@ impl Watcher {
     /// The program has ended.
     fn end(self, ledger: &Ledger) -> io::Result<()> {
         self.has_ended.store(true, Relaxed);
-        self.thread.join().expect("it does not panic")?;
+        if !self.thread.join().expect("it does not panic")? {
+            eprintln!(
+                "pleat: the trace is empty: nothing is seen before the program holds half of --ram; give it less"
+            );
+        }
         let lost = ledger.references.lost();
         if lost > 0 {
             eprintln!("pleat: {lost} references are not in the trace: they came faster than they could be written");
@@ -79,8 +84,8 @@ impl Watcher {
     }
 }
 
-/// Writes what comes until the program has ended.
-fn write(ledger: &Ledger, out: Box<dyn Write + Send>, header: Header, has_ended: &AtomicBool) -> io::Result<()> {
+/// Writes what comes until the program has ended. Says whether anything came.
+fn write(ledger: &Ledger, out: Box<dyn Write + Send>, header: Header, has_ended: &AtomicBool) -> io::Result<bool> {
     let mut recording = Recording { writer: Writer::new(out, header)?, threads: HashMap::new(), first_ns: None };
     loop {
         // Before the look: what is told until then is taken.
@@ -94,7 +99,8 @@ fn write(ledger: &Ledger, out: Box<dyn Write + Send>, header: Header, has_ended:
     while ledger.references.pass_gap() {
         recording.take_all(ledger)?;
     }
-    recording.writer.finish(None)?.flush()
+    recording.writer.finish(None)?.flush()?;
+    Ok(recording.first_ns.is_some())
 }
 
 /// The trace as it is written.
