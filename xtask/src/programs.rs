@@ -5,6 +5,7 @@
 
 mod run;
 mod table;
+mod tools;
 
 use std::fs;
 use std::io::Write as _;
@@ -16,6 +17,7 @@ use bench::size::mib;
 
 use self::run::{Ran, Under};
 use self::table::{PROGRAMS, Program};
+use self::tools::TOOLS;
 use crate::{sh, test};
 
 /// The budget may be passed by this share, and by what the kernel's counters may be wrong by.
@@ -46,6 +48,11 @@ pub(crate) struct Options {
     /// Show what pleat and the programs wrote to standard error
     #[arg(long)]
     errors: bool,
+}
+
+/// Every program there is.
+fn all() -> impl Iterator<Item = &'static Program> {
+    PROGRAMS.iter().chain(TOOLS)
 }
 
 /// One run, as a line of JSON.
@@ -115,9 +122,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn choose(names: &[String]) -> Result<Vec<&'static Program>> {
     if names.is_empty() {
-        return Ok(PROGRAMS.iter().collect());
+        return Ok(all().collect());
     }
-    let find = |name: &String| PROGRAMS.iter().find(|program| program.name == name);
+    let find = |name: &String| all().find(|program| program.name == name);
     if let Some(unknown) = names.iter().find(|name| find(name).is_none()) {
         bail!("{unknown} is not in the list: cargo x programs --list");
     }

@@ -93,7 +93,7 @@ impl Recorded {
         if words[0] == "python3" {
             // Not a script that looks for it, which would be recorded too.
             let executable = sh::read(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]))?;
-            words[0] = executable.trim().to_owned();
+            executable.trim().clone_into(&mut words[0]);
         }
         let runs =
             (0..options.rounds).map(|_| compare::measure(&words, 5, None, TIMEOUT)).collect::<Result<Vec<_>>>()?;
@@ -137,7 +137,7 @@ impl Recorded {
             plain_seconds: self.plain_seconds,
             live_faults: spread_of(live.iter().map(|live| live.faults as f64)),
             live_seconds: spread_of(live.iter().map(|live| live.seconds)),
-            simulated_faults: refaults(&simulated["faults"], |count| count.as_u64()) as f64,
+            simulated_faults: refaults(&simulated["faults"], Value::as_u64) as f64,
             simulated_seconds: self.plain_seconds + seconds("run_seconds")? - seconds("unlimited_seconds")?,
         })
     }
@@ -194,6 +194,28 @@ struct Row {
 }
 
 impl Row {
+    fn faults_by_live(&self) -> f64 {
+        self.simulated_faults / self.live_faults[0]
+    }
+
+    fn seconds_by_live(&self) -> f64 {
+        self.simulated_seconds / self.live_seconds[0]
+    }
+
+    fn line(&self) -> String {
+        let ([median, least, most], [seconds, quickest, slowest]) = (self.live_faults, self.live_seconds);
+        format!(
+            "| {} | {:.0} % | {median:.0} ({least:.0}–{most:.0}) | {:.0} | {:.2} | \
+             {seconds:.2} ({quickest:.2}–{slowest:.2}) | {:.2} | {:.2} |\n",
+            self.program,
+            self.fraction * 100.0,
+            self.simulated_faults,
+            self.faults_by_live(),
+            self.simulated_seconds,
+            self.seconds_by_live()
+        )
+    }
+
     fn json(&self) -> Value {
         json!({
             "program": self.program, "fraction": self.fraction, "budget_bytes": self.budget_bytes, "ratio": self.ratio,
@@ -204,31 +226,18 @@ impl Row {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut text = String::from(
-        "\n| program | budget | faults, live | simulated | by live | seconds, live | simulated | by live |\n\
-         |---|---|---|---|---|---|---|---|\n",
-    );
-    let (mut faults_met, mut times_met) = (0, 0);
-    for row in rows {
-        let (faults, time) = (row.simulated_faults / row.live_faults[0], row.simulated_seconds / row.live_seconds[0]);
-        faults_met += usize::from((faults - 1.0).abs() <= FAULTS_WITHIN);
-        times_met += usize::from((time - 1.0).abs() <= TIME_WITHIN);
-        let [median, least, most] = row.live_faults;
-        let [seconds, quickest, slowest] = row.live_seconds;
-        text += &format!(
-            "| {} | {:.0} % | {median:.0} ({least:.0}–{most:.0}) | {:.0} | {faults:.2} | \
-             {seconds:.2} ({quickest:.2}–{slowest:.2}) | {:.2} | {time:.2} |\n",
-            row.program,
-            row.fraction * 100.0,
-            row.simulated_faults,
-            row.simulated_seconds
-        );
-    }
-    text + &format!(
-        "\nfaults within {:.0} % in {faults_met} of {}, time within {:.0} % in {times_met}\n",
+    let head = "\n| program | budget | faults, live | simulated | by live | seconds, live | simulated | by live |\n\
+                |---|---|---|---|---|---|---|---|\n";
+    let lines: String = rows.iter().map(Row::line).collect();
+    let met =
+        |ratio: fn(&Row) -> f64, within: f64| rows.iter().filter(|row| (ratio(row) - 1.0).abs() <= within).count();
+    format!(
+        "{head}{lines}\nfaults within {:.0} % in {} of {}, time within {:.0} % in {}\n",
         FAULTS_WITHIN * 100.0,
+        met(Row::faults_by_live, FAULTS_WITHIN),
         rows.len(),
-        TIME_WITHIN * 100.0
+        TIME_WITHIN * 100.0,
+        met(Row::seconds_by_live, TIME_WITHIN)
     )
 }
 

@@ -130,7 +130,7 @@ mod tests {
         let text = core::array::from_fn(|at| text[(at + at / 90) % text.len()]);
         // Addresses.
         let words =
-            core::array::from_fn(|at| (0x7f12_3456_0000 + (at as u64 / 8 * 40503 & 0xffff)).to_le_bytes()[at % 8]);
+            core::array::from_fn(|at| (0x7f12_3456_0000 + ((at as u64 / 8 * 40503) & 0xffff)).to_le_bytes()[at % 8]);
         let maker = |bytes| {
             let length = Auto.encode(&PageBytes(bytes), &mut Scratch::new(), &mut out).unwrap();
             crate::MAKERS[Auto.maker(&out[..length])]

@@ -135,7 +135,9 @@ impl Journal {
         kept: &[PageRange],
         mut is_registered: impl FnMut(PageIndex) -> Option<bool>,
     ) -> bool {
-        kept.iter().for_each(|range| managed.cut(*range));
+        for range in kept {
+            managed.cut(*range);
+        }
         let mut grown = self.grown(managed.clone(), kept);
         let (mut missing, mut now) = (Vec::new(), managed.clone());
         for record in &self.records {
@@ -404,7 +406,9 @@ mod tests {
 
     fn regions(ranges: &[PageRange]) -> Regions {
         let mut regions = Regions::default();
-        ranges.iter().for_each(|range| regions.insert(*range));
+        for range in ranges {
+            regions.insert(*range);
+        }
         regions
     }
 
