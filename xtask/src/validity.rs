@@ -1,8 +1,8 @@
 //! `cargo x validity`: what `pleat sim` foretells, beside what `pleat run` does.
 //!
 //! Each program is recorded once, by `pleat record`. At each budget it then runs live, some times, and its trace is played
-//! with the costs of this machine. The simulator is told how small pages get, as the live run's encodings were, and of the
-//! program's own time it takes none: what it adds goes on top of a plain run.
+//! with the costs of this machine. How small pages get the trace has samples of. Of the program's own time the simulator
+//! is taken none: what it adds goes on top of a plain run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,9 @@ pub(crate) struct Options {
     /// Append all lines to this file as well.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Take traces that are there from before, of the same programs and sizes.
+    #[arg(long)]
+    keep_traces: bool,
     /// Take what is built already.
     #[arg(long)]
     no_build: bool,
@@ -100,8 +103,10 @@ impl Recorded {
         let plain = runs.last().expect("one round at least");
         ensure!(plain.status == Some(0), "{} fails: {}", words.join(" "), plain.stderr);
         let trace = work.join(format!("{}.trace", case.name()));
-        eprintln!("recording {}", words.join(" "));
-        sh::run(pleat().args(["record", "--out"]).arg(&trace).arg("--").args(&words).stdout(Stdio::null()))?;
+        if !(options.keep_traces && trace.exists()) {
+            eprintln!("recording {}", words.join(" "));
+            sh::run(pleat().args(["record", "--out"]).arg(&trace).arg("--").args(&words).stdout(Stdio::null()))?;
+        }
         Ok(Self {
             case,
             trace,

@@ -21,6 +21,9 @@ use crate::signals::Signals;
 use crate::synth::create;
 
 mod light;
+mod sampler;
+
+use self::sampler::Sampler;
 
 /// Room between valgrind and us: what it writes in some milliseconds.
 const PIPE_BYTES: i32 = 1 << 20;
@@ -42,6 +45,9 @@ Examples:
 
 The program runs under valgrind's lackey (Debian: valgrind), some hundred times slower, and every access that it makes to
 memory is seen, but none that the kernel makes for it. Processes that it starts are not recorded. Time is instructions.
+
+A trace has samples of how short pages get, by the codec of each system, taken when a page is referenced for the first, second, fourth, …
+time of what is kept.
 
 A reduced trace is smaller and gives the same: LRU and MIN fault exactly as often on it as on the whole trace, for every
 memory of COUNT pages or more (safely-allowed-drop: Kaplan, Smaragdakis and Wilson, 2003).
@@ -121,7 +127,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     if trace.header().reduced_pages > 0 {
         bail!("{name}: reduced already, for memories of {} pages or more", trace.header().reduced_pages);
     }
-    copy(&mut *trace, args, &name.to_string())?;
+    copy(&mut *trace, None, args, &name.to_string())?;
     match trace.ending() {
         Ending::Truncated { offset } => {
             eprintln!("pleat: {name}: truncated: only the first {offset} bytes are whole, and were taken");
@@ -139,7 +145,9 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
     let signals = Signals::catch_ends().context("cannot catch signals")?;
     let (lines, mut child) = start(&args.command)?;
     signals.forward_for_good(Pid::from_raw(child.id() as i32));
-    let copied = copy(&mut *trace::open_lackey(Unhurried(lines), args.grain()), args, "lackey");
+    let mut sampler = (!args.lines).then(|| Sampler::new(child.id()));
+    let mut trace = trace::open_lackey(Unhurried(lines), args.grain());
+    let copied = copy(&mut *trace, sampler.as_mut(), args, "lackey");
     if copied.is_err() {
         // Nobody reads any more: valgrind would run on for nothing.
         let _ = child.kill();
@@ -188,10 +196,13 @@ fn status_of(status: ExitStatus) -> u8 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1) as u8
 }
 
-/// Reads a trace to its end and writes it, reduced.
-fn copy(trace: &mut dyn Trace, args: &RecordArgs, name: &str) -> Result<()> {
+/// Reads a trace to its end and writes it, reduced, with samples if somebody takes them.
+fn copy(trace: &mut dyn Trace, mut sampler: Option<&mut Sampler>, args: &RecordArgs, name: &str) -> Result<()> {
     let reduced_pages = args.reduced()?;
-    let header = Header { reduced_pages, ..trace.header().clone() };
+    let mut header = Header { reduced_pages, ..trace.header().clone() };
+    if let Some(sampler) = &sampler {
+        header.codecs = sampler.codecs();
+    }
     let codecs = header.codecs.len();
     let written = |error: io::Error| anyhow!("--out {}: {error}", args.out.display());
     let mut writer = Writer::new(create(&args.out)?, header).map_err(written)?;
@@ -210,12 +221,20 @@ fn copy(trace: &mut dyn Trace, args: &RecordArgs, name: &str) -> Result<()> {
         }
         taken += batch.len() as u64;
         for &reference in &batch {
-            let mut keep = |reference: Reference| writer.push(reference);
+            let mut keep = |reference: Reference| {
+                if let Some(sampler) = &mut sampler {
+                    sampler.note(reference.page);
+                }
+                writer.push(reference)
+            };
             match &mut reducer {
                 Some(reducer) => reducer.push(reference, &mut keep),
                 None => keep(reference),
             }
             .map_err(written)?;
+        }
+        for sample in sampler.as_mut().map(|sampler| sampler.take()).into_iter().flatten() {
+            writer.push_sample(sample).map_err(written)?;
         }
     }
     if let Some(reducer) = reducer {

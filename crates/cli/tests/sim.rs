@@ -204,6 +204,15 @@ fn a_program_is_recorded() {
         all[0].0 > 0 && all[0].1 > 50 && kept_references * 4 < references,
         "{all:?} {kept_references} {references}"
     );
+    // How short its pages get was sampled, and is kept.
+    for path in [whole.path(), reduced.path()] {
+        let output = sim(&[path, "--estimate", "90%", "--codec", "auto,wkdm", "--json", "-"]);
+        let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for row in rows.as_array().unwrap() {
+            assert!(row["sampled_pages"].as_u64() > Some(50), "{row}");
+            assert!((0.05..0.9).contains(&row["mean_ratio"].as_f64().unwrap()), "{row}");
+        }
+    }
     let output = sim(&[reduced.path(), "--replacement", "lru", "--pages", "31"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("reduced for memories of 32 pages"));
 }

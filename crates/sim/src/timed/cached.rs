@@ -20,7 +20,7 @@ use super::{Keeper, Run, Seat};
 use crate::live::{ENCODE_BATCH, Live};
 
 /// What an agent takes for itself, and the most that counts of it in small memories.
-const AGENT_BYTES: u64 = 2 << 20;
+const AGENT_BYTES: u64 = 5 << 18;
 const AGENT_DIVISOR: u64 = 8;
 /// Address space of the store.
 const STORE_BYTES_MAX: usize = 1 << 36;
