@@ -265,7 +265,7 @@ impl Contest {
 }
 
 /// What must be equal: the walk's checksum, or the sum over the output; and what the walk says of itself.
-fn result_of(measured: &Measured) -> (String, Option<Outcome>) {
+pub(crate) fn result_of(measured: &Measured) -> (String, Option<Outcome>) {
     match serde_json::from_str::<Outcome>(&measured.stdout) {
         Ok(outcome) => (outcome.checksum.clone(), Some(outcome)),
         Err(_) => (measured.stdout_sum.clone(), None),

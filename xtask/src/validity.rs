@@ -80,6 +80,13 @@ fn pleat() -> Command {
     Command::new(sh::release("pleat"))
 }
 
+/// What `pleat sim` says of a trace: its first row.
+fn simulate(trace: &Path, words: &[&str]) -> Result<Value> {
+    let rows: Value =
+        serde_json::from_str(&sh::read(pleat().arg("sim").arg(trace).args(words).args(["--json", "-"]))?)?;
+    Ok(rows[0].clone())
+}
+
 /// A program that has run plain and has been recorded.
 struct Recorded {
     case: Case,
@@ -87,7 +94,9 @@ struct Recorded {
     trace: PathBuf,
     plain_seconds: f64,
     wants_bytes: u64,
-    stdout_sum: String,
+    /// Pages in the trace.
+    pages: u64,
+    expected: String,
 }
 
 impl Recorded {
@@ -109,11 +118,13 @@ impl Recorded {
         }
         Ok(Self {
             case,
-            trace,
             plain_seconds: median(runs.iter().map(|run| run.wall_s)),
             wants_bytes: plain.anon_peak_bytes.context("the run was watched")?,
-            // What walks print holds times.
-            stdout_sum: if case.is_walk() { String::new() } else { plain.stdout_sum.clone() },
+            pages: simulate(&trace, &["--replacement", "lru", "--pages", "1"])?["cold_misses"]
+                .as_u64()
+                .context("pleat sim counts pages")?,
+            expected: compare::result_of(plain).0,
+            trace,
             words,
         })
     }
@@ -123,16 +134,11 @@ impl Recorded {
         let live = (0..options.rounds).map(|_| self.live(budget, work)).collect::<Result<Vec<_>>>()?;
         let ratio = median(live.iter().map(|live| live.ratio));
         // The trace has pages of files, too, which no budget counts.
-        let simulate = |ram: u64| -> Result<Value> {
-            let mut command = pleat();
-            command.arg("sim").arg(&self.trace).args(["--system", "pleat", "--json", "-"]);
-            command.arg(format!("--ram={ram}")).arg(format!("--ratio={ratio:.4}"));
-            command.arg("--machine").arg(costs).arg("--backing").arg(costs);
-            let rows: Value = serde_json::from_str(&sh::read(&mut command)?)?;
-            Ok(rows[0].clone())
-        };
-        let pages = simulate(budget)?["trace_pages"].as_u64().context("pleat sim counts pages")?;
-        let simulated = simulate(budget + (pages * 4096).saturating_sub(self.wants_bytes))?;
+        let ram = budget + (self.pages * 4096).saturating_sub(self.wants_bytes);
+        let (ram, ratio_word) = (format!("--ram={ram}"), format!("--ratio={ratio:.4}"));
+        let costs = costs.to_str().context("the target directory's path is no UTF-8")?;
+        let words = ["--system", "pleat", &ram, &ratio_word, "--machine", costs, "--backing", costs];
+        let simulated = simulate(&self.trace, &words)?;
         let seconds = |name: &str| simulated[name].as_f64().context("pleat sim tells seconds");
         Ok(Row {
             program: self.case.name(),
@@ -160,7 +166,7 @@ impl Recorded {
         words.extend(self.words.iter().cloned());
         let run = compare::measure(&words, 1000, None, TIMEOUT)?;
         ensure!(run.status == Some(0), "{} fails: {}", words.join(" "), run.stderr);
-        ensure!(self.case.is_walk() || run.stdout_sum == self.stdout_sum, "another output: this is a bug");
+        ensure!(compare::result_of(&run).0 == self.expected, "another output: this is a bug");
         let stats: Value = serde_json::from_str(&fs::read_to_string(stats)?)?;
         let codecs = stats["codecs"].as_object().context("the statistics tell codecs")?;
         let sum = |name: &str| codecs.values().filter_map(|made| made[name].as_u64()).sum::<u64>() as f64;

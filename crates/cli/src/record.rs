@@ -31,6 +31,9 @@ const PIPE_BYTES: i32 = 1 << 20;
 const READ_BYTES_MIN: usize = 128 << 10;
 const PIPE_PAUSE: Duration = Duration::from_millis(2);
 
+/// Samples that are written together.
+const SAMPLES_AT_ONCE: usize = 4096;
+
 /// What traces of pages and of lines are reduced for, if nothing is said.
 const PAGES: u32 = 256;
 const LINES: u32 = 4;
@@ -208,7 +211,7 @@ fn copy(trace: &mut dyn Trace, mut sampler: Option<&mut Sampler>, args: &RecordA
     let mut writer = Writer::new(create(&args.out)?, header).map_err(written)?;
     let mut reducer = (reduced_pages > 0).then(|| Reducer::new(reduced_pages));
     let (mut batch, mut samples) = (Vec::new(), Vec::new());
-    let mut taken = 0_u64;
+    let (mut taken, mut sampled) = (0_u64, Vec::new());
     loop {
         trace.read(&mut batch, &mut samples).map_err(|error: TraceError| anyhow!("{name}: {error}"))?;
         if codecs > 0 {
@@ -233,10 +236,15 @@ fn copy(trace: &mut dyn Trace, mut sampler: Option<&mut Sampler>, args: &RecordA
             }
             .map_err(written)?;
         }
-        for sample in sampler.as_mut().map(|sampler| sampler.take()).into_iter().flatten() {
-            writer.push_sample(sample).map_err(written)?;
+        if let Some(sampler) = &mut sampler {
+            sampler.take(&mut sampled);
+        }
+        // Many at a time: they end the block of references, and short blocks do not get small.
+        if sampled.len() >= SAMPLES_AT_ONCE {
+            sampled.drain(..).try_for_each(|sample| writer.push_sample(sample)).map_err(written)?;
         }
     }
+    sampled.into_iter().try_for_each(|sample| writer.push_sample(sample)).map_err(written)?;
     if let Some(reducer) = reducer {
         reducer.finish(&mut |reference| writer.push(reference)).map_err(written)?;
     }

@@ -46,12 +46,12 @@ impl Sampler {
         }
     }
 
-    /// The samples that have been asked for; none of pages that cannot be read (any more).
-    pub(super) fn take(&mut self) -> Vec<Sample> {
+    /// Takes the samples that have been asked for; none of pages that cannot be read (any more).
+    pub(super) fn take(&mut self, samples: &mut Vec<Sample>) {
         let mut due = std::mem::take(&mut self.due);
         due.sort_unstable();
         due.dedup();
-        due.into_iter().filter_map(|page| self.sample(page)).collect()
+        samples.extend(due.into_iter().filter_map(|page| self.sample(page)));
     }
 
     fn sample(&mut self, page: PageIndex) -> Option<Sample> {
@@ -90,13 +90,15 @@ mod tests {
         for page in [noise, first, noise, noise, PageIndex(1)] {
             sampler.note(page);
         }
-        let samples = sampler.take();
+        let mut samples = Vec::new();
+        sampler.take(&mut samples);
         drop(memory);
         assert_eq!(sampler.codecs()[0], "auto");
         // Of the third reference none is due; of page 1 there is nothing to read.
         assert_eq!(samples.iter().map(|sample| sample.page).collect::<Vec<_>>(), [first, noise]);
         assert!(samples[0].sizes.iter().all(|size| *size == 0), "{samples:?}");
         assert!(samples[1].sizes.iter().all(|size| *size > 1000), "{samples:?}");
-        assert!(sampler.take().is_empty());
+        sampler.take(&mut samples);
+        assert_eq!(samples.len(), 2);
     }
 }
