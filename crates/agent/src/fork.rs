@@ -20,11 +20,11 @@ use sys::handover::{Line, Reception};
 use sys::linux::Linux;
 use sys::process::{Life, RaisedLimit};
 use sys::sync::{Lock, Sharing, wait_while, wake_all};
-use sys::thread::{self, Descriptors};
+use sys::thread::{self, Descriptors, SignalMask};
 
 use crate::entry;
 use crate::failure::fail;
-use crate::keeper::{RunningTime, STUCK_NS};
+use crate::keeper::{Keeper, RunningTime, STUCK_NS};
 use crate::watcher::{self, Agent};
 
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
@@ -90,6 +90,8 @@ pub(crate) struct Forks {
     /// Goes up with each fork that is done; a futex. And what it was before the last one.
     done: AtomicU32,
     done_before: AtomicU32,
+    /// Who still keeps the gate closed: the forking thread until it leaves, the reclaimer until it is back at work.
+    holders: AtomicU32,
     /// Numbers of the descriptors that a child needs: swap files of ours and of our ancestors, and the lines that tell
     /// the ancestors that we still read theirs.
     passed_on: Lock<Vec<i32>>,
@@ -112,6 +114,7 @@ impl Forks {
             resting: AtomicU32::new(0),
             done: AtomicU32::new(0),
             done_before: AtomicU32::new(0),
+            holders: AtomicU32::new(0),
             passed_on: Lock::new(passed_on),
             child: AtomicU32::new(0),
             readers: Lock::new(Vec::new()),
@@ -163,7 +166,7 @@ impl Forks {
         {
             pager.unpin(pin);
         }
-        agent.gate.open();
+        self.release(&agent.gate);
     }
 
     /// On the reclaimer's thread, in user mode: gives the child what it needs of ours. It has opened a userfaultfd of its
@@ -241,9 +244,10 @@ impl Forks {
         }
         self.reception.dismiss();
         self.stage.store(NO_FORK, Ordering::Release);
-        self.let_go();
+        // Before the reclaimer may let another fork begin: that one compares with what it finds here.
         self.done.fetch_add(1, Ordering::Release);
         wake_all(&self.done, Sharing::Process);
+        self.let_go();
     }
 
     /// On the forking thread: waits until the child's memory is the child's own.
@@ -266,19 +270,32 @@ impl Forks {
         }
     }
 
+    /// Lets the reclaimer go back to work.
     fn let_go(&self) {
         self.rest_wanted.store(0, Ordering::Release);
         wake_all(&self.rest_wanted, Sharing::Process);
     }
+
+    /// One of the two that keep the gate closed is done. A fork that began before both are would take what the other has
+    /// still to say about this one for its own.
+    fn release(&self, gate: &Gate) {
+        if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            gate.open();
+        }
+    }
 }
 
 impl Agent {
-    /// On the forking thread, before the fork.
+    /// On the forking thread, before the fork. Until it has left again no signal's handler runs on it: one that forks
+    /// would wait at the gate for the thread that it interrupts.
     pub(crate) fn before_fork(&self) {
+        let mask = thread::block_signals();
         self.growth.begin_fork();
         self.gate.close();
+        self.forking_mask.store(mask.bits(), Ordering::Relaxed);
         let Some(keeper) = self.keeper() else { return };
         let forks = &keeper.forks;
+        forks.holders.store(2, Ordering::Relaxed);
         forks.done_before.store(forks.done.load(Ordering::Acquire), Ordering::Relaxed);
         forks.rest_wanted.store(1, Ordering::Release);
         let (mut running, mut waited_ns, mut has_told) = (RunningTime::default(), 0, false);
@@ -300,38 +317,66 @@ impl Agent {
     /// On the forking thread, after the fork, whether it worked or not. Returns when the child's memory is the child's
     /// own: a parent that ends at once, as daemons' do, would take what it has of that with it.
     pub(crate) fn after_fork_in_parent(&self) {
-        self.growth.end_fork();
-        let Some(keeper) = self.keeper() else { return self.gate.open() };
-        // The kernel lets us return only when the handler has read the message about the child. Without one there is
-        // no child.
-        let forks = &keeper.forks;
-        if !keeper.pager.has_forked_for_sure()
-            && forks.stage.compare_exchange(FROZEN, FAILED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        {
-            return forks.let_go();
+        if self.fault == b"forks-return-late" {
+            thread::sleep(Duration::from_millis(20));
         }
-        forks.wait_for_end();
+        self.leave(|keeper| {
+            // The kernel lets us return only when the handler has read the message about the child. Without one there is
+            // no child.
+            let forks = &keeper.forks;
+            if !keeper.pager.has_forked_for_sure()
+                && forks.stage.compare_exchange(FROZEN, FAILED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                return forks.let_go();
+            }
+            forks.wait_for_end();
+        });
     }
 
     /// In user mode, on the forking thread: `child` is what fork has answered.
     pub(crate) fn after_trapped_fork(&self, child: Option<u32>) {
+        self.leave(|keeper| {
+            let forks = &keeper.forks;
+            let Some(child) = child else {
+                forks.stage.store(FAILED, Ordering::Release);
+                return forks.let_go();
+            };
+            keeper.pager.note_fork();
+            forks.child.store(child, Ordering::Release);
+            forks.stage.store(TO_BE_HANDED_OVER, Ordering::Release);
+            wake_all(&forks.rest_wanted, Sharing::Process);
+            // As in the other mode: a parent that ends at once would take what it holds of the child's memory with it.
+            forks.wait_for_end();
+        });
+    }
+
+    /// On the forking thread: `see_off` what it has forked, then go on as before the fork.
+    fn leave(&self, see_off: impl FnOnce(&Keeper)) {
         self.growth.end_fork();
-        let Some(keeper) = self.keeper() else { return self.gate.open() };
-        let forks = &keeper.forks;
-        let Some(child) = child else {
-            forks.stage.store(FAILED, Ordering::Release);
-            return forks.let_go();
-        };
-        keeper.pager.note_fork();
-        forks.child.store(child, Ordering::Release);
-        forks.stage.store(TO_BE_HANDED_OVER, Ordering::Release);
-        wake_all(&forks.rest_wanted, Sharing::Process);
-        // As in the other mode: a parent that ends at once would take what it holds of the child's memory with it.
-        forks.wait_for_end();
+        let mask = self.mask_before_fork();
+        match self.keeper() {
+            Some(keeper) => {
+                see_off(keeper);
+                keeper.forks.release(&self.gate);
+            }
+            None => self.gate.open(),
+        }
+        thread::unblock_signals(mask);
+    }
+
+    /// While the gate is closed by this thread, or by the one that this is the copy of.
+    fn mask_before_fork(&self) -> SignalMask {
+        SignalMask::from_bits(self.forking_mask.load(Ordering::Relaxed))
     }
 
     /// In the child, on its only thread.
     pub(crate) fn after_fork_in_child(&'static self) {
+        let mask = self.mask_before_fork();
+        self.become_child();
+        thread::unblock_signals(mask);
+    }
+
+    fn become_child(&'static self) {
         // SAFETY: this is the process's only thread, and it is not inside the heap.
         unsafe { crate::heap::reset_after_fork() };
         // SAFETY: as above; the lock is held for the copying of two pointers only.

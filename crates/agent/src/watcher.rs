@@ -3,7 +3,7 @@
 //! It sleeps on a word of the ledger. `pleat run` watches the whole tree from outside and wakes the watchers when the
 //! run passes its threshold; should it die, the watchers go by themselves.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use alloc::vec::Vec;
@@ -43,6 +43,8 @@ pub(crate) struct Agent {
     pub(crate) keeper: AtomicPtr<Keeper>,
     /// Closed while the program forks, and while the watcher becomes a keeper.
     pub(crate) gate: Gate,
+    /// The signal mask of the thread that has closed the gate to fork.
+    pub(crate) forking_mask: AtomicU64,
     /// In a forked child: how far its agent is; see `fork`.
     pub(crate) is_resumed: AtomicU32,
     /// The limit on descriptors, while a fork needs more of them.
@@ -68,6 +70,7 @@ impl Agent {
             writer_memory: ThreadMemory::reserve()?,
             keeper: AtomicPtr::new(core::ptr::null_mut()),
             gate: Gate::new(),
+            forking_mask: AtomicU64::new(0),
             is_resumed: AtomicU32::new(0),
             limit: Lock::new(None),
         })

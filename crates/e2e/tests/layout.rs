@@ -2,7 +2,10 @@
 #![forbid(unsafe_code)]
 
 use bench::size::mib;
-use pleat_e2e::{Spill, assert_same, compare_spilling, folded, plain, program, python, skipped, turn, words};
+use pleat_e2e::{
+    Spill, assert_same, compare_spilling, folded, folded_by, plain, pleat_command, program, python, skipped, turn,
+    words,
+};
 
 /// Each parent exits at once: the child's memory must be its own by then.
 #[test]
@@ -99,6 +102,36 @@ fn forks_with_dirty_memory() {
     let after = folded(&turn.options("64M"), &command);
     assert_same(&before, &after);
     turn.assert_clean(&after);
+}
+
+/// Runs forks.c, whose memory is twice the budget, with this fault.
+fn assert_forks(name: &str, arguments: [&str; 3], fault: Option<&str>) {
+    let turn = turn(name);
+    let program = match turn.compile("forks.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let [kind, mib, rounds] = arguments;
+    let command = words([&program, kind, mib, rounds]);
+    let before = plain(&command);
+    let mut pleat = pleat_command(&turn.options("32M"), &command);
+    pleat.envs(fault.map(|fault| ("PLEAT_FAULT", fault)));
+    let after = folded_by(pleat);
+    assert_same(&before, &after);
+    turn.assert_clean(&after);
+}
+
+/// A thread that is late to come back from its fork must not take the next thread's fork for its own.
+#[test]
+fn threads_fork_at_once() {
+    assert_forks("fork-threads", ["threads", "64", "25"], None);
+    assert_forks("fork-late", ["threads", "64", "10"], Some("forks-return-late"));
+}
+
+/// The signal may come while the thread waits for the state to be still.
+#[test]
+fn a_signal_handler_forks_while_its_thread_forks() {
+    assert_forks("fork-signal", ["signals", "64", "100"], None);
 }
 
 #[test]

@@ -55,6 +55,18 @@ pub enum Descriptors {
 #[derive(Clone, Copy, Debug)]
 pub struct SignalMask(u64);
 
+impl SignalMask {
+    /// One bit a signal, the lowest for signal 1; to be kept where two threads see it.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// What [`SignalMask::bits`] has given.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
 /// Blocks every signal for this thread and returns the mask before.
 pub fn block_signals() -> SignalMask {
     let (all, mut before) = (u64::MAX, 0_u64);
