@@ -21,8 +21,11 @@ const NEEDED: &[(&str, &str)] = &[
 ];
 
 /// Lines of Python that fail where a test would be skipped, and the Debian package of each.
-const PYTHON_NEEDED: &[(&str, &str)] =
-    &[("import numpy, sqlite3", "python3-numpy"), ("import ctypes; ctypes.CDLL('liblzo2.so.2')", "liblzo2-2")];
+const PYTHON_NEEDED: &[(&str, &str)] = &[
+    ("import numpy, sqlite3", "python3-numpy"),
+    ("import ctypes; ctypes.CDLL('liblzo2.so.2')", "liblzo2-2"),
+    ("import distributed", "python3-distributed"),
+];
 
 /// Runs everything; `quick` leaves the end-to-end tests out.
 pub(crate) fn run(quick: bool) -> Result<()> {

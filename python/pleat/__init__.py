@@ -1,0 +1,1 @@
+"""pleat's simulator from Python: see `pleat.sweep`."""
