@@ -1,4 +1,4 @@
-//! What is run: the walks of `pleat-bench`, a Python job, GNU sort.
+//! What is run: the walks of `pleat-bench`, a Python job, GNU sort, a compiler.
 
 use std::fs;
 use std::io::{BufWriter, Write as _};
@@ -22,10 +22,14 @@ pub(crate) enum Case {
     Python,
     /// GNU sort of log lines, all in memory.
     Sort,
+    /// g++ on a file with many templates.
+    #[value(name = "g++")]
+    Compiler,
 }
 
 impl Case {
-    pub(crate) const ALL: &'static [Self] = &[Self::Thrasher, Self::Rand, Self::Sweep, Self::Python, Self::Sort];
+    pub(crate) const ALL: &'static [Self] =
+        &[Self::Thrasher, Self::Rand, Self::Sweep, Self::Python, Self::Sort, Self::Compiler];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -34,6 +38,7 @@ impl Case {
             Self::Sweep => "sweep",
             Self::Python => "python",
             Self::Sort => "sort",
+            Self::Compiler => "g++",
         }
     }
 
@@ -61,6 +66,13 @@ impl Case {
                 let lines = log_lines(work, bytes / (LINE_BYTES + 32))?;
                 let buffer = format!("--buffer-size={}", bytes * 2);
                 vec!["sort".into(), "--parallel=1".into(), buffer, text(&lines)?]
+            }
+            Self::Compiler => {
+                let source = text(&sh::root().join("crates/e2e/programs/templates.cpp"))?;
+                // Headers take 45 MiB, and each turn of the templates 15.4.
+                let count = bytes.saturating_sub(45 << 20) * 10 / (154 << 20);
+                let words = ["g++", "-std=c++17", "-O1", "-S", "-o", "-", &source].map(str::to_owned);
+                words.into_iter().chain([format!("-DCOUNT={}", count.max(1))]).collect()
             }
         })
     }

@@ -26,7 +26,8 @@ impl Suite {
     pub(crate) const fn cases(self) -> &'static [Case] {
         match self {
             Self::Kernel => Case::ALL,
-            Self::Systems | Self::Sizes => &[Case::Thrasher, Case::Rand, Case::Python, Case::Sort],
+            Self::Systems => &[Case::Thrasher, Case::Rand, Case::Python, Case::Sort, Case::Compiler],
+            Self::Sizes => &[Case::Thrasher, Case::Rand, Case::Python, Case::Sort],
         }
     }
 
