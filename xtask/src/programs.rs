@@ -3,7 +3,10 @@
 //! What they are is in `table`, how one is run and looked at in `run`. A program is right if its output and status are
 //! those of the plain run, if its memory stays inside the budget, and if pleat has nothing to say.
 
+mod documents;
+mod numbers;
 mod run;
+mod servers;
 mod table;
 mod tools;
 
@@ -15,7 +18,10 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use bench::size::mib;
 
+use self::documents::DOCUMENTS;
+use self::numbers::NUMBERS;
 use self::run::{Ran, Under};
+use self::servers::SERVERS;
 use self::table::{PROGRAMS, Program};
 use self::tools::TOOLS;
 use crate::{sh, test};
@@ -52,7 +58,7 @@ pub(crate) struct Options {
 
 /// Every program there is.
 fn all() -> impl Iterator<Item = &'static Program> {
-    PROGRAMS.iter().chain(TOOLS)
+    PROGRAMS.iter().chain(TOOLS).chain(DOCUMENTS).chain(SERVERS).chain(NUMBERS)
 }
 
 /// One run, as a line of JSON.

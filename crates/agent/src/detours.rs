@@ -1,4 +1,4 @@
-//! Detours: what libc calls inside itself to grow ends in [`crate::calls`], too.
+//! Detours: what libc calls inside itself to grow ends in [`crate::calls`], too, and to execute in [`crate::exec`].
 //!
 //! glibc's malloc calls mmap, brk, mprotect and mremap by addresses that its linker has filled in, so nothing that is
 //! preloaded comes in between. What those functions do is a system call; ours make it, and look after the memory.
@@ -7,8 +7,8 @@ use core::ffi::{CStr, c_char, c_long, c_void};
 
 use sys::remap;
 
-use crate::calls;
 use crate::host::weak_address;
+use crate::{calls, exec};
 
 type FindSymbol = unsafe extern "C" fn(library: *const c_void, name: *const c_char) -> *const c_void;
 
@@ -22,6 +22,7 @@ pub(crate) fn place() -> bool {
     if sys::process::thread_count() != Some(1) {
         return false;
     }
+    place_one(c"execve", sys::process::EXECVE, exec::execve as *const () as usize);
     place_one(c"mremap", remap::MREMAP, calls::mremap as *const () as usize);
     let detours: [(&CStr, c_long, usize); 3] = [
         (c"mmap", remap::MMAP, calls::mmap as *const () as usize),

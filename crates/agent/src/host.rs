@@ -12,6 +12,7 @@ use pager::ledger::{LEDGER_VARIABLE, Ledger};
 use sys::Errno;
 
 use crate::entry;
+use crate::exec::{self, Bearings};
 use crate::failure;
 use crate::watcher::{self, Agent};
 
@@ -82,6 +83,18 @@ static AGENT: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment: *const *const c_char) {
     // Other C libraries pass no arguments: nothing may be looked at before this.
     let Some(register) = register_fork_handlers() else { return };
+    let bearings = Bearings::of(environment);
+    join(arguments, environment, register, bearings);
+    exec::hide(environment);
+}
+
+/// Joins the run that the environment leads to.
+fn join(
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    register: RegisterForkHandlers,
+    bearings: Option<Bearings>,
+) {
     let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
     let ledger = match entry::open(path) {
         Ok(ledger) => ledger,
@@ -97,7 +110,8 @@ extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment:
     let fault = variable(environment, pager::ledger::FAULT_VARIABLE.as_bytes()).map(CStr::to_bytes).map(Vec::from);
     // Where /proc cannot be read nothing can be found later either: the agent stays idle.
     let Ok(library_memory) = sys::process::library_memory() else { return };
-    let Ok(agent) = Agent::new(membership, library_memory, environment as usize, fault.unwrap_or_default()) else {
+    let Ok(agent) = Agent::new(membership, library_memory, bearings, environment as usize, fault.unwrap_or_default())
+    else {
         return;
     };
     let agent: &'static Agent = Box::leak(Box::new(agent));
@@ -192,19 +206,20 @@ fn stay_out(environment: *const *const c_char) {
 }
 
 /// The value of an environment variable, from the loader's own array: libc's may not be set up yet.
-fn variable(environment: *const *const c_char, name: &[u8]) -> Option<&'static CStr> {
+pub(crate) fn variable(environment: *const *const c_char, name: &[u8]) -> Option<&'static CStr> {
     strings(environment).find_map(|entry| {
         let value = entry.to_bytes_with_nul().strip_prefix(name)?.strip_prefix(b"=")?;
         CStr::from_bytes_with_nul(value).ok()
     })
 }
 
-/// The strings of an array of the loader's, which ends with a null pointer. They live as long as the process.
-fn strings(array: *const *const c_char) -> impl Iterator<Item = &'static CStr> {
+/// The strings of an array that ends with a null pointer: of the loader's, which live as long as the process, or of a caller's,
+/// which must not be kept longer than the call.
+pub(crate) fn strings(array: *const *const c_char) -> impl Iterator<Item = &'static CStr> {
     (0..).map_while(move |at| {
         // SAFETY: the array ends with a null pointer, and we have not passed it.
         let string = unsafe { *array.wrapping_add(at) };
-        // SAFETY: the entries are zero-terminated strings that live as long as the process.
+        // SAFETY: the entries are zero-terminated strings that live long enough, see above.
         (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) })
     })
 }

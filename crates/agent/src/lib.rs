@@ -23,6 +23,7 @@ mod attend;
 mod calls;
 mod detours;
 mod entry;
+mod exec;
 mod failure;
 mod fork;
 mod growth;

@@ -15,6 +15,7 @@ use sys::sync::{Lock, Sharing, wait_while};
 use sys::thread::{self, Descriptors, ThreadMemory};
 
 use crate::entry::Membership;
+use crate::exec::Bearings;
 use crate::fork::Gate;
 use crate::growth::Growth;
 use crate::keeper::{self, Keeper};
@@ -28,6 +29,8 @@ pub(crate) struct Agent {
     pub(crate) membership: Lock<Membership>,
     /// What libraries had mapped before the agent came.
     pub(crate) library_memory: Vec<core::ops::Range<u64>>,
+    /// What leads to the run, for the programs that this one starts.
+    pub(crate) bearings: Option<Bearings>,
     /// An address of the main thread's stack.
     pub(crate) stack: usize,
     /// What it grows by while nothing is managed.
@@ -55,6 +58,7 @@ impl Agent {
     pub(crate) fn new(
         membership: Membership,
         library_memory: Vec<core::ops::Range<u64>>,
+        bearings: Option<Bearings>,
         stack: usize,
         fault: Vec<u8>,
     ) -> Result<Self, Errno> {
@@ -62,6 +66,7 @@ impl Agent {
             membership: Lock::new(membership),
             growth: Growth::new(membership.ledger),
             library_memory,
+            bearings,
             stack,
             withholds: AtomicBool::new(false),
             fault,

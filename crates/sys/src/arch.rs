@@ -25,6 +25,7 @@ pub(crate) mod number {
     pub(crate) const RT_SIGPROCMASK: usize = 14;
     pub(crate) const BRK: usize = 12;
     pub(crate) const MINCORE: usize = 27;
+    pub(crate) const EXECVE: usize = 59;
     pub(crate) const MREMAP: usize = 25;
     pub(crate) const MADVISE: usize = 28;
     pub(crate) const MSYNC: usize = 26;
@@ -66,6 +67,7 @@ pub(crate) mod number {
     pub(crate) const GETRUSAGE: usize = 165;
     pub(crate) const BRK: usize = 214;
     pub(crate) const MINCORE: usize = 232;
+    pub(crate) const EXECVE: usize = 221;
     pub(crate) const MPROTECT: usize = 226;
     pub(crate) const RT_SIGPROCMASK: usize = 135;
     pub(crate) const MREMAP: usize = 216;

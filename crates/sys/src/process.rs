@@ -6,7 +6,7 @@ use core::ffi::CStr;
 use page::{ByteCount, PAGE_BYTES};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, Mode, OFlags, Timespec};
+use rustix::fs::{Access, FileType, Mode, OFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, Rlimit};
 
@@ -69,6 +69,14 @@ fn write_at_once(own: &OwnedFd, text: &[u8]) -> bool {
 /// When this process started, in clock ticks after boot: field 22 of /proc/self/stat.
 pub fn start_ticks() -> Option<u64> {
     field_of_stat(22)
+}
+
+/// The number of execve, for who makes the call by libc.
+pub const EXECVE: core::ffi::c_long = number::EXECVE as core::ffi::c_long;
+
+/// Whether this process may read a file, as far as it can see it.
+pub fn is_readable(path: &CStr) -> bool {
+    rustix::fs::access(path, Access::READ_OK).is_ok()
 }
 
 /// Anonymous memory of this process that is resident now.

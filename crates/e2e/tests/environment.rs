@@ -1,0 +1,60 @@
+//! Programs whose environment does not lead to the run: they join it all the same, and find what they were given.
+#![forbid(unsafe_code)]
+
+use pleat_e2e::{assert_same, assert_within, folded, plain, python, turn, words};
+
+const BUDGET: u64 = 32 << 20;
+/// 80 MiB of strings.
+const STRINGS: &str = "x = {f'key{i * 7919 % 520011}': str(i) for i in range(520011)}; print(len(x), x['key777'])";
+const PRELOADED: &str = "LD_PRELOAD=libm.so.6";
+
+/// Output as without pleat, and memory inside the budget.
+fn assert_joins(name: &str, command: &[String]) {
+    let turn = turn(name);
+    let before = plain(command);
+    let after = folded(&turn.options("32M"), command);
+    assert_same(&before, &after);
+    assert_within(&before, &after, BUDGET);
+    assert_eq!(after.stderr, before.stderr);
+    turn.assert_clean(&after);
+}
+
+#[test]
+fn a_program_without_an_environment_joins() {
+    assert_joins("no-environment", &words(["env", "-i", python(), "-c", STRINGS]));
+}
+
+/// A shell that sets the variable, and a server that makes an environment by itself (subprocess executes behind vfork).
+#[test]
+fn a_program_that_preloads_something_else_joins() {
+    let preload = format!("{PRELOADED} exec \"$0\" -c \"$1\"");
+    assert_joins("other-preload", &words(["sh", "-c", &preload, python(), STRINGS]));
+    let serve =
+        "import subprocess, sys; print(subprocess.run([sys.executable, '-c', sys.argv[1]], env={'A': '1'}).returncode)";
+    assert_joins("own-environment", &words([python(), "-c", serve, STRINGS]));
+}
+
+/// What joins so finds, and gives on, the environment that it was given.
+#[test]
+fn what_is_put_in_is_not_seen() {
+    let turn = turn("environment-seen");
+    let script = "env; env -i B=2 LD_PRELOAD=libm.so.6:libdl.so.2 env; exec env -i C=3 LD_PRELOAD= ASAN_OPTIONS=x env";
+    for given in [words(["env", "-i", "A=1"]), words(["env", "-i"]), words(["env", "-i", "A=1", PRELOADED])] {
+        let command = [&given[..], &words(["/bin/sh", "-c", script])].concat();
+        let before = plain(&command);
+        assert!(!before.stdout.is_empty());
+        assert_same(&before, &folded(&turn.options("32M"), &command));
+    }
+}
+
+/// Larger than what is put in has room for: the program runs as it would without pleat.
+#[test]
+fn a_large_environment_is_given_on_as_it_is() {
+    let turn = turn("environment-large");
+    let many = "import os; os.execve('/usr/bin/env', ['env'], {f'V{i}': str(i) for i in range(2000)})";
+    let command = words([python(), "-c", many]);
+    assert_same(&plain(&command), &folded(&turn.options("32M"), &command));
+    let long = "import os; os.execve('/usr/bin/env', ['env'], {'LD_PRELOAD': ':'.join(['libm.so.6'] * 500)})";
+    let command = words([python(), "-c", long]);
+    assert_same(&plain(&command), &folded(&turn.options("32M"), &command));
+}
