@@ -31,7 +31,7 @@ const SANITIZER_ADDED: u8 = b's';
 
 /// Largest environment that is changed, and largest value of `LD_PRELOAD`: the arrays lie on the stack, which behind
 /// `posix_spawn` has 32 KiB. A larger environment is given on as it is.
-const ENTRIES_MAX: usize = 500;
+const ENTRIES_MAX: usize = 300;
 const PRELOAD_MAX: usize = 1024;
 
 /// What leads to the run. Copies: programs write over the strings that the kernel has given them.
@@ -45,10 +45,10 @@ pub(crate) struct Bearings {
 impl Bearings {
     /// As this process has found it; `None` if it was preloaded in a way that we do not know.
     pub(crate) fn of(environment: *const *const c_char) -> Option<Self> {
+        let value = variable(environment, LEDGER_VARIABLE.as_bytes())?;
         let is_ours = |path: &&[u8]| path.ends_with(FILE_NAME);
         let mut agent = paths(variable(environment, PRELOAD)?.to_bytes()).find(is_ours)?.to_vec();
         agent.push(0);
-        let value = variable(environment, LEDGER_VARIABLE.as_bytes())?;
         let ledger = [LEDGER_VARIABLE.as_bytes(), b"=", value.to_bytes_with_nul()].concat();
         Some(Self { ledger, agent })
     }
@@ -99,7 +99,6 @@ struct Room {
 
 impl Room {
     /// The environment with what is missing; `None` if it is too large.
-    #[inline(never)]
     fn fill(
         &mut self,
         given: *const *const c_char,
@@ -177,21 +176,35 @@ pub(crate) unsafe extern "C" fn execve(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    let mut room = Room { entries: [MaybeUninit::uninit(); _], count: 0, preload: [0; _], added: [0; _] };
-    let joined = join(environment, &mut room).unwrap_or(environment);
-    // SAFETY: the caller's promise, and what `Room::fill` makes is such an array.
-    unsafe { syscall(process::EXECVE, path, arguments, joined) as c_int }
-}
-
-/// The environment with which the program joins the run; `None` if it is to be as it is.
-fn join(environment: *const *const c_char, room: &mut Room) -> Option<*const *const c_char> {
-    let bearings = agent()?.bearings.as_ref()?;
     // The kernel takes none for an empty one.
     let none = [core::ptr::null()];
     let given = if environment.is_null() { none.as_ptr() } else { environment };
-    let missing = Missing::in_environment(given, bearings)?;
-    // Behind a chroot the loader would complain about it.
-    process::is_readable(bearings.agent_path()).then(|| room.fill(given, &missing, bearings))?
+    let bearings = agent().and_then(|agent| agent.bearings.as_ref());
+    let lacking = bearings.and_then(|bearings| Some((bearings, Missing::in_environment(given, bearings)?)));
+    match lacking {
+        // Behind a chroot the loader would complain about it.
+        Some((bearings, missing)) if process::is_readable(bearings.agent_path()) => {
+            // SAFETY: the caller's promise.
+            unsafe { execute_joined(path, arguments, given, &missing, bearings) }
+        }
+        // SAFETY: the caller's promise.
+        _ => unsafe { syscall(process::EXECVE, path, arguments, environment) as c_int },
+    }
+}
+
+/// The same with what is missing. Not inlined: only who needs it has the room on his stack, which may be small.
+#[inline(never)]
+unsafe fn execute_joined(
+    path: *const c_char,
+    arguments: *const *const c_char,
+    given: *const *const c_char,
+    missing: &Missing<'_>,
+    bearings: &Bearings,
+) -> c_int {
+    let mut room = Room { entries: [MaybeUninit::uninit(); _], count: 0, preload: [0; _], added: [0; _] };
+    let environment = room.fill(given, missing, bearings).unwrap_or(given);
+    // SAFETY: the caller's promise, and what `Room::fill` makes is such an array.
+    unsafe { syscall(process::EXECVE, path, arguments, environment) as c_int }
 }
 
 /// In a new program, before its own code: takes out what [`execve`] has put in.
