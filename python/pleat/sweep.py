@@ -42,8 +42,8 @@ class Sweep:
     pleat: str = "pleat"
 
     def __post_init__(self) -> None:
-        timed, scored = bool(self.system and self.ram), bool(self.replacement and self.pages)
-        if timed == scored:
+        given = [bool(words) for words in (self.system, self.ram, self.replacement, self.pages)]
+        if given not in ([True, True, False, False], [False, False, True, True]):
             raise ValueError("give --system and --ram, or --replacement and --pages")
 
     def cells(self) -> list[list[str]]:

@@ -76,6 +76,7 @@ class OnTwoWorkers(unittest.TestCase):
         self.assertIn("No such file", self.refused("/does/not/exist", *sizes))
         self.assertIn("there is no such", self.refused(self.traces[0], "--system", "lfu", "--ram", "50%"))
         self.assertIn("--system and --ram", self.refused(self.traces[0], "--system", "pleat"))
+        self.assertIn("--replacement and --pages", self.refused(self.traces[0], *sizes, "--pages", "5"))
         with self.assertRaisesRegex(SimError, "--pleat"):
             play(["/no/pleat", "sim"])
 
