@@ -10,12 +10,12 @@ use backing::LogFull;
 use codec::Codec;
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::area::{Area, AreaSizing, Relief, Resizing, Source};
-use policy::replacement::Age;
+use policy::replacement::{Age, Arrival};
 use policy::write_back::FreeEntries;
 use store::{Resize, Store};
 
 use crate::cache::{Cache, Outcome, Published, follow_store};
-use crate::slot::{Place, Slot};
+use crate::slot::Place;
 use crate::sweep::WrittenBack;
 use crate::system::{Admission, WriteBack};
 
@@ -152,7 +152,7 @@ impl<S: Store> Cache<S> {
     pub fn settle_from_area<P: AreaSizing>(
         &mut self,
         page: PageIndex,
-        age: Age,
+        arrival: Arrival,
         keeper: &mut AreaKeeper<P>,
         mut memory: Memory,
     ) {
@@ -162,7 +162,7 @@ impl<S: Store> Cache<S> {
             }
             _ => None,
         };
-        self.settle(page, age);
+        self.settle(page, arrival);
         let Some(source) = source else { return };
         match source {
             Source::Expense => keeper.counters.expense_reads += 1,
@@ -271,7 +271,7 @@ impl<S: Store> Cache<S> {
             }
         }
         let below = log.as_mut().ok_or(LogFull::NoSegment)?.append(page, bytes)?;
-        table.set(page, Slot::new(Place::Below(below), Age::NONE));
+        table.set(page, table.get(page).moved(Place::Below(below), Age::NONE));
         store.remove(key);
         keeper.counters.released += 1;
         Ok(())
@@ -284,7 +284,7 @@ impl<S: Store> Cache<S> {
         }
         let Some(log) = &mut self.log else { return Published::NoRoom };
         let Ok(key) = log.append(page, &raw.0) else { return Published::NoRoom };
-        self.table.set(page, Slot::new(Place::Below(key), Age::NONE));
+        self.table.set(page, self.table.get(page).moved(Place::Below(key), Age::NONE));
         *count += 1;
         Published::Done
     }

@@ -12,10 +12,10 @@
 
 use backing::{BackingKey, CleanJob, Located, LogFigures, ReadJob, SegmentLog};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
-use policy::replacement::Age;
+use policy::replacement::{Age, Arrival};
 use store::{Store, StoreFigures, StoreKey};
 
-use crate::slot::{Place, Slot};
+use crate::slot::{Departures, Place, Slot};
 use crate::table::{Looking, PageTable};
 use crate::words::Words;
 
@@ -98,13 +98,14 @@ pub struct Cache<S> {
     pub(crate) store: S,
     pub(crate) log: Option<SegmentLog>,
     pub(crate) write_back_hand: PageIndex,
+    departures: Departures,
 }
 
 impl<S: Store> Cache<S> {
     /// An empty cache.
     pub fn new(store: S, log: Option<SegmentLog>) -> Self {
         let (table, words) = (PageTable::default(), Words::default());
-        Self { table, words, store, log, write_back_hand: PageIndex(0) }
+        Self { table, words, store, log, write_back_hand: PageIndex(0), departures: Departures::default() }
     }
 
     /// Where a page is.
@@ -150,7 +151,12 @@ impl<S: Store> Cache<S> {
     }
 
     /// The page is with the program now, wherever it was; what was kept of it is dropped.
-    pub fn settle(&mut self, page: PageIndex, age: Age) {
+    pub fn settle(&mut self, page: PageIndex, arrival: Arrival) {
+        let age = match arrival {
+            Arrival::Along => Age::NONE,
+            Arrival::Asked => Age::of_refault(self.refault_distance(page), self.table.count(1) + self.table.count(2)),
+            Arrival::Recalled => Age::HOT,
+        };
         self.drop_bytes(page);
         self.table.set(page, Slot::new(Place::Resident, age));
     }
@@ -158,7 +164,14 @@ impl<S: Store> Cache<S> {
     /// A resident page has been moved to `frame`.
     pub fn leave(&mut self, page: PageIndex, frame: FrameIndex) {
         assert!(self.place(page) == Place::Resident, "only a resident page can leave");
-        self.table.set(page, Slot::new(Place::Leaving(frame), Age::NONE));
+        self.departures = self.departures.next();
+        self.table.set(page, Slot::new(Place::Leaving(frame), Age::NONE).with_left(self.departures));
+    }
+
+    /// Pages that have left since this one did; `None` if it has never left, or is back.
+    pub fn refault_distance(&self, page: PageIndex) -> Option<PageCount> {
+        let slot = self.table.get(page);
+        (!matches!(slot.place(), Place::Untouched | Place::Resident)).then(|| self.departures.since(slot.left()))
     }
 
     /// What `page` became while it lay in `frame`. Encodings are copied.
@@ -175,7 +188,7 @@ impl<S: Store> Cache<S> {
             Outcome::Incompressible(bytes) => self.store.put(page, &bytes.0).ok().map(Place::Incompressible),
         };
         let Some(place) = place else { return Published::NoRoom };
-        self.table.set(page, Slot::new(place, Age::TOUCHED));
+        self.table.set(page, self.table.get(page).moved(place, Age::TOUCHED));
         Published::Done
     }
 
@@ -337,10 +350,11 @@ pub(crate) fn follow_store(table: &mut PageTable, owner: PageIndex, from: StoreK
         Place::Incompressible(key) if key == from => Place::Incompressible(to),
         other => panic!("the store moved {from:?} of {owner:?}, which is {other:?}"),
     };
-    table.set(owner, Slot::new(place, slot.age()));
+    table.set(owner, slot.moved(place, slot.age()));
 }
 
 fn follow_log(table: &mut PageTable, owner: PageIndex, from: BackingKey, to: BackingKey) {
-    assert!(table.get(owner).place() == Place::Below(from), "the log moved {from:?}, which is not of {owner:?}");
-    table.set(owner, Slot::new(Place::Below(to), Age::NONE));
+    let slot = table.get(owner);
+    assert!(slot.place() == Place::Below(from), "the log moved {from:?}, which is not of {owner:?}");
+    table.set(owner, slot.moved(Place::Below(to), Age::NONE));
 }

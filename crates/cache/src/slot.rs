@@ -1,10 +1,10 @@
 //! A slot: the eight bytes that say where a page is.
 //!
-//! Three bits of kind, two of age, and up to 36 of a frame, a word, or a key. Zero is an untouched page, so that fresh
-//! tables need no filling.
+//! Three bits of kind, two of age, up to 36 of a frame, a word, or a key, and in the others when the page left. Zero is an
+//! untouched page, so that fresh tables need no filling.
 
 use backing::BackingKey;
-use page::FrameIndex;
+use page::{FrameIndex, PageCount};
 use policy::replacement::Age;
 use store::StoreKey;
 
@@ -12,6 +12,8 @@ use crate::words::WordIndex;
 
 const KIND_BITS: u32 = 3;
 const PAYLOAD_SHIFT: u32 = KIND_BITS + Age::BITS;
+const PAYLOAD_BITS: u32 = 36;
+const LEFT_SHIFT: u32 = PAYLOAD_SHIFT + PAYLOAD_BITS;
 
 /// Where a page is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,12 +62,32 @@ impl Place {
     }
 }
 
+/// A time, in pages that have left the resident set: a counter that begins again after 2^23 of them, some 32 GiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Departures(u32);
+
+impl Departures {
+    const BITS: u32 = u64::BITS - LEFT_SHIFT;
+
+    /// One page more has left.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self((self.0 + 1) % (1 << Self::BITS))
+    }
+
+    /// Pages that have left since then.
+    pub fn since(self, then: Self) -> PageCount {
+        PageCount(u64::from(self.0.wrapping_sub(then.0) % (1 << Self::BITS)))
+    }
+}
+
 /// A page's entry in the page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slot(u64);
 
 impl Slot {
-    /// A slot that says `place`, with an age that means something for resident and stored pages only.
+    /// A slot that says `place`, with an age that means something for resident and stored pages only. Of a page that has never
+    /// left.
     pub fn new(place: Place, age: Age) -> Self {
         let payload = match place {
             Place::Untouched => return Self(0),
@@ -75,13 +97,13 @@ impl Slot {
             Place::Compressed(key) | Place::Incompressible(key) => key.bits(),
             Place::Below(key) => key.bits(),
         };
-        assert!(payload < 1 << 36);
+        assert!(payload < 1 << PAYLOAD_BITS);
         Self(place.kind() as u64 | age.bits() << KIND_BITS | payload << PAYLOAD_SHIFT)
     }
 
     /// Where the page is.
     pub fn place(self) -> Place {
-        let payload = self.0 >> PAYLOAD_SHIFT;
+        let payload = self.0 >> PAYLOAD_SHIFT & ((1 << PAYLOAD_BITS) - 1);
         match self.0 & ((1 << KIND_BITS) - 1) {
             0 => Place::Untouched,
             1 => Place::Resident,
@@ -102,7 +124,24 @@ impl Slot {
     /// The same place with another age.
     #[must_use]
     pub fn with_age(self, age: Age) -> Self {
-        Self::new(self.place(), age)
+        self.moved(self.place(), age)
+    }
+
+    /// Another place of a page that has left: when it did so stays.
+    #[must_use]
+    pub fn moved(self, place: Place, age: Age) -> Self {
+        Self::new(place, age).with_left(self.left())
+    }
+
+    /// When the page left: so many pages had left before.
+    pub fn left(self) -> Departures {
+        Departures((self.0 >> LEFT_SHIFT) as u32)
+    }
+
+    /// The same place, left at that time.
+    #[must_use]
+    pub fn with_left(self, left: Departures) -> Self {
+        Self(self.0 & ((1 << LEFT_SHIFT) - 1) | u64::from(left.0) << LEFT_SHIFT)
     }
 }
 
@@ -128,9 +167,19 @@ mod tests {
             let slot = Slot::new(place, Age::HOT);
             assert_eq!(slot.place(), place);
             assert_eq!(slot.with_age(Age::TOUCHED).place(), place);
+            let left = Departures((1 << Departures::BITS) - 2);
+            let stamped = slot.with_left(left).with_age(Age::TOUCHED);
+            assert_eq!((stamped.place(), stamped.left()), (place, left));
             assert!(place == Place::Untouched || slot.age() == Age::HOT);
         }
         assert_eq!(Slot::default().place(), Place::Untouched);
+    }
+
+    #[test]
+    fn departures_are_counted_round_the_end() {
+        let then = Departures((1 << Departures::BITS) - 2);
+        let now = (0..5).fold(then, |time, _| time.next());
+        assert_eq!((now.since(then), then.since(then), now), (PageCount(5), PageCount(0), Departures(3)));
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl<S: Store> Cache<S> {
         let encoding = store.view(key, &mut room);
         let bytes = ByteCount(encoding.len() as u64);
         let below = log.as_mut().ok_or(LogFull::NoSegment)?.append(page, encoding)?;
-        table.set(page, Slot::new(Place::Below(below), Age::NONE));
+        table.set(page, table.get(page).moved(Place::Below(below), Age::NONE));
         store.remove(key);
         Ok(bytes)
     }

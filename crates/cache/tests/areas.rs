@@ -16,7 +16,7 @@ use policy::area::fill_rate::FillRate;
 use policy::area::fixed::{Fixed, Off};
 use policy::area::free_space::FreeSpace;
 use policy::area::percent::Percent;
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::{Buddies, Cells, Chunks, Resize, Sectors, ZoneShape, Zones};
 
 const SEGMENT_BYTES: usize = 64 << 10;
@@ -103,7 +103,7 @@ impl<S: Resize, P: AreaSizing> World<S, P> {
         }
         assert!(self.pages.get(&page).is_none_or(|expected| expected.0 == found.0), "{page:?} came back as another");
         let memory = self.memory();
-        self.cache.settle_from_area(page, Age::NONE, &mut self.keeper, memory);
+        self.cache.settle_from_area(page, Arrival::Along, &mut self.keeper, memory);
     }
 
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) {
@@ -126,7 +126,7 @@ impl<S: Resize, P: AreaSizing> World<S, P> {
         let published = self.cache.publish_in_area(page, FrameIndex(1), &raw, outcome, &mut self.keeper, memory);
         if published == Published::NoRoom {
             // The front end gives the page back.
-            self.cache.settle(page, Age::NONE);
+            self.cache.settle(page, Arrival::Along);
         }
         published == Published::Done
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use backing::{MemoryBacking, SegmentLog};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use pleat_cache::{Beside, Cache, Hand, Lookup, Outcome, Place, Published};
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::Slabs;
 
 const PAGES: u64 = 700;
@@ -16,9 +16,22 @@ const SEGMENT_BYTES: usize = 64 << 10;
 enum Twin {
     Resident,
     Leaving(FrameIndex),
-    Word(u64),
-    /// So many bytes, made of a seed; a whole page is incompressible.
-    Stored(usize, u64),
+    /// And the frame that it left to.
+    Word(u64, FrameIndex),
+    /// So many bytes, made of a seed; a whole page is incompressible. And the frame that it left to.
+    Stored(usize, u64, FrameIndex),
+}
+
+impl Twin {
+    /// Pages that have left since it did, where each leaves to the next frame, and `frame` was the last.
+    fn refault_distance(self, frame: u32) -> Option<PageCount> {
+        match self {
+            Self::Resident => None,
+            Self::Leaving(left) | Self::Word(_, left) | Self::Stored(_, _, left) => {
+                Some(PageCount(u64::from(frame - left.0)))
+            }
+        }
+    }
 }
 
 struct Random(u64);
@@ -69,13 +82,13 @@ fn compare(cache: &mut Cache<Slabs>, page: PageIndex, twin: Option<Twin>, seed: 
     }
     match (found, twin) {
         (Lookup::Zeros, None) | (Lookup::Resident, Some(Twin::Resident)) => {}
-        (Lookup::Filled(word), Some(Twin::Word(expected))) => assert_eq!(word, expected),
+        (Lookup::Filled(word), Some(Twin::Word(expected, _))) => assert_eq!(word, expected),
         (Lookup::Leaving(frame), Some(Twin::Leaving(expected))) => assert_eq!(frame, expected),
-        (Lookup::Encoded(length), Some(Twin::Stored(expected, stamp))) => {
+        (Lookup::Encoded(length), Some(Twin::Stored(expected, stamp, _))) => {
             assert_eq!(length, expected);
             assert_eq!(copy[..length], encoding(length, stamp).0[..length], "seed {seed}");
         }
-        (Lookup::Backed(job), Some(Twin::Stored(length, stamp))) => {
+        (Lookup::Backed(job), Some(Twin::Stored(length, stamp, _))) => {
             let mut buffer = backing::ReadBuffer::new();
             assert_eq!(job.run(&mut buffer).unwrap(), &encoding(length, stamp).0[..length], "seed {seed}");
             cache.finish_read(job);
@@ -95,7 +108,7 @@ fn one(seed: u64) {
         let length = 1 + random.below(80);
         match random.below(16) {
             0..=4 => {
-                cache.settle(page, Age::from_bits(random.below(4)));
+                cache.settle(page, [Arrival::Along, Arrival::Asked, Arrival::Recalled][random.below(3) as usize]);
                 twin.insert(page, Twin::Resident);
             }
             5..=7 => {
@@ -136,6 +149,8 @@ fn one(seed: u64) {
             }
         }
         compare(&mut cache, page, twin.get(&page).copied(), seed);
+        let distance = twin.get(&page).and_then(|twin| twin.refault_distance(frame));
+        assert_eq!(cache.refault_distance(page), distance, "seed {seed}");
         if step % 50 == 0 {
             cache.check();
         }
@@ -162,15 +177,15 @@ fn publish(
     assert_eq!(cache.publish(page, FrameIndex(frame.0 + 1_000_000), Outcome::SameFilled(1)), Published::Stale);
     let stamp = random.below(1 << 40);
     let (place, done) = match random.below(8) {
-        0 => (Twin::Word(stamp % 5), cache.publish(page, frame, Outcome::SameFilled(stamp % 5))),
+        0 => (Twin::Word(stamp % 5, frame), cache.publish(page, frame, Outcome::SameFilled(stamp % 5))),
         1 => {
             let bytes = encoding(PAGE_BYTES, stamp);
-            (Twin::Stored(PAGE_BYTES, stamp), cache.publish(page, frame, Outcome::Incompressible(&bytes)))
+            (Twin::Stored(PAGE_BYTES, stamp, frame), cache.publish(page, frame, Outcome::Incompressible(&bytes)))
         }
         _ => {
             let length = 1 + random.below(4094) as usize;
             let bytes = encoding(length, stamp);
-            (Twin::Stored(length, stamp), cache.publish(page, frame, Outcome::Encoded(&bytes.0[..length])))
+            (Twin::Stored(length, stamp, frame), cache.publish(page, frame, Outcome::Encoded(&bytes.0[..length])))
         }
     };
     assert_eq!(done, Published::Done);
@@ -218,7 +233,7 @@ fn bring(cache: &mut Cache<Slabs>, page: PageIndex, kind: usize) {
     if kind == 0 {
         return;
     }
-    cache.settle(page, Age::NONE);
+    cache.settle(page, Arrival::Along);
     if kind == 1 {
         return;
     }
@@ -260,7 +275,7 @@ fn every_edge_of_the_diagram_can_be_walked() {
             assert_eq!(kind(cache.place(page)), from);
             let to = match edge {
                 0 => {
-                    cache.settle(page, Age::HOT);
+                    cache.settle(page, Arrival::Recalled);
                     1
                 }
                 1 => {
@@ -308,13 +323,13 @@ fn fill_log(cache: &mut Cache<Slabs>) -> Vec<PageIndex> {
     let bytes = encoding(PAGE_BYTES, 5);
     let mut below = Vec::new();
     for page in (0..1000).map(PageIndex) {
-        cache.settle(page, Age::NONE);
+        cache.settle(page, Arrival::Along);
         cache.leave(page, FrameIndex(9));
         assert_eq!(cache.publish(page, FrameIndex(9), Outcome::Incompressible(&bytes)), Published::Done);
         // Twice: the first look takes its age.
         cache.write_back(ByteCount(1), 10);
         if cache.write_back(ByteCount(1), 10).refused.is_some() {
-            cache.settle(page, Age::NONE);
+            cache.settle(page, Arrival::Along);
             return below;
         }
         below.push(page);

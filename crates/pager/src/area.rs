@@ -4,7 +4,7 @@
 
 use cache::{AreaCounters, Memory, Outcome, Published, WrittenBack};
 use page::{ByteCount, FrameIndex, PageBytes, PageIndex};
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -53,14 +53,14 @@ impl<S: Store> State<S> {
     }
 
     /// [`cache::Cache::settle`], with the policy told where the page was.
-    pub(crate) fn settle_from_store(&mut self, page: PageIndex, age: Age) {
+    pub(crate) fn settle_from_store(&mut self, page: PageIndex, arrival: Arrival) {
         if self.area.is_none() {
-            return self.cache.settle(page, age);
+            return self.cache.settle(page, arrival);
         }
         let memory = self.memory();
         let Self { cache, area, .. } = self;
         let keeper = area.as_mut().expect("looked at above");
-        cache.settle_from_area(page, age, keeper, memory);
+        cache.settle_from_area(page, arrival, keeper, memory);
     }
 
     /// Moves encodings below: `goal` bytes of them, and what the area's own daemon wants gone.

@@ -5,7 +5,7 @@
 use page::{ByteCount, PageIndex};
 use policy::area::divider::{self, Held, LOOK_NS};
 use policy::area::marginal::Costs;
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -42,9 +42,9 @@ impl<S: Store> State<S> {
     }
 
     /// A page that had left comes back: asked for, or brought along.
-    pub(crate) fn note_return(&mut self, page: PageIndex, age: Age) {
+    pub(crate) fn note_return(&mut self, page: PageIndex, arrival: Arrival) {
         let Self { divider: Some(divider), cache, frozen: false, .. } = self else { return };
-        if age == Age::NONE {
+        if arrival == Arrival::Along {
             divider.returned(page);
         } else {
             divider.asked(page, cache.census().resident);

@@ -12,7 +12,7 @@ use cache::{Outcome, Place, Published};
 use codec::{Scratch, same_filled};
 use page::{FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::drop_behind::Victim;
-use policy::replacement::Age;
+use policy::replacement::{Age, Arrival};
 use store::Store;
 use sys::Errno;
 use sys::kernel::{Kernel, PageRange};
@@ -354,8 +354,8 @@ fn put_back<K: Kernel, S: Store>(
     if !may_go || pager.kernel.move_back(frame, page).is_err() {
         return false;
     }
-    state.note_return(page, Age::NONE);
-    state.settle(page, Age::HOT);
+    state.note_return(page, Arrival::Along);
+    state.settle(page, Arrival::Recalled);
     state.ring.vacate(frame);
     true
 }

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use backing::{BackingStore, ChildPin, SegmentLog};
 use page::{PageBytes, PageCount, PageIndex};
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::Store;
 use sys::Errno;
 use sys::kernel::{ForkedMemory, Kernel, Message, PageRange, Uncopied};
@@ -175,7 +175,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             for page in run.start.until(run.end) {
                 if state.cache.place(page) != cache::Place::Resident {
                     // Served by the parent before we took over, or never managed.
-                    state.cache.settle(page, Age::TOUCHED);
+                    state.cache.settle(page, Arrival::Asked);
                 }
             }
         })?;

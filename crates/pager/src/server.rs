@@ -13,7 +13,7 @@ use backing::{ReadBuffer, ReadError};
 use page::{PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::drop_behind::Run;
 use policy::prefetch::{Descents, Streams, WINDOW_MAX};
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::Store;
 use sys::Errno;
 use sys::kernel::{Kernel, MESSAGES_MAX, PageRange};
@@ -285,7 +285,7 @@ impl Server {
                 state.note_filled(
                     page + PageCount(step),
                     kind,
-                    if asked.by_fault && step == 0 { Age::TOUCHED } else { Age::NONE },
+                    if asked.by_fault && step == 0 { Arrival::Asked } else { Arrival::Along },
                 );
             }
             state.copied = None;

@@ -9,7 +9,7 @@ use cache::{AreaKeeper, Cache, Hand, Lookup, Place};
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use policy::area::divider::Divider;
 use policy::drop_behind::DropBehind;
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::Store;
 use sys::kernel::{ForkedMemory, Message, PageRange};
 
@@ -196,29 +196,29 @@ impl<S: Store> State<S> {
     /// has written to it: then there is nothing to note, and settling it would lose its content. Where nothing was known
     /// of a page, a scan may have found it resident, and again it may have been moved out since. A page that was stored
     /// stays stored, or goes below, until it is settled.
-    pub(crate) fn note_filled(&mut self, page: PageIndex, kind: FaultKind, age: Age) {
+    pub(crate) fn note_filled(&mut self, page: PageIndex, kind: FaultKind, arrival: Arrival) {
         let is_to_be_settled = match kind {
             FaultKind::ZeroFill | FaultKind::Raced => self.place(page) == Place::Untouched,
             FaultKind::Staged | FaultKind::SameFilled | FaultKind::Compressed | FaultKind::Backed => true,
         };
         if !matches!(kind, FaultKind::ZeroFill | FaultKind::Raced) {
-            self.note_return(page, age);
+            self.note_return(page, arrival);
         }
-        self.note(page, age, is_to_be_settled);
+        self.note(page, arrival, is_to_be_settled);
     }
 
     /// The same when the page was there before we came with ours.
     pub(crate) fn note_present(&mut self, page: PageIndex, kind: FaultKind) {
         if matches!(self.place(page), Place::Resident | Place::Leaving(_)) {
-            self.note(page, Age::TOUCHED, false);
+            self.note(page, Arrival::Asked, false);
         } else {
-            self.note_filled(page, kind, Age::TOUCHED);
+            self.note_filled(page, kind, Arrival::Asked);
         }
     }
 
-    fn note(&mut self, page: PageIndex, age: Age, is_to_be_settled: bool) {
+    fn note(&mut self, page: PageIndex, arrival: Arrival, is_to_be_settled: bool) {
         if is_to_be_settled {
-            self.settle(page, age);
+            self.settle(page, arrival);
         } else {
             // Settling knows the same: the kernel looked at the page, so no layout message was on its way.
             self.window.end();
@@ -237,22 +237,22 @@ impl<S: Store> State<S> {
     }
 
     /// The page has been filled.
-    pub(crate) fn settle(&mut self, page: PageIndex, age: Age) {
+    pub(crate) fn settle(&mut self, page: PageIndex, arrival: Arrival) {
         // A page could be filled or moved: so no layout message was on its way.
         self.window.end();
         if self.frozen {
             self.journal.note(Record::Filled(page));
             return;
         }
-        self.settle_now(page, age);
+        self.settle_now(page, arrival);
     }
 
-    fn settle_now(&mut self, page: PageIndex, age: Age) {
+    fn settle_now(&mut self, page: PageIndex, arrival: Arrival) {
         // A mapping that grows by mremap is registered in its new part too, and nobody tells us how far.
         if !self.regions.contains(page) {
             self.regions.insert(PageRange::new(page, PageCount(1)));
         }
-        self.settle_from_store(page, age);
+        self.settle_from_store(page, arrival);
     }
 
     /// A page of a new region is there: it becomes resident, unless it is known already or about to be discarded. Says whether.
@@ -261,7 +261,7 @@ impl<S: Store> State<S> {
         // served, or even reclaimed, already.
         let is_new = self.cache.place(page) == Place::Untouched && !self.discarded_early.contains(page);
         if is_new {
-            self.cache.settle(page, Age::NONE);
+            self.cache.settle(page, Arrival::Along);
         }
         is_new
     }
@@ -347,7 +347,7 @@ impl<S: Store> State<S> {
 
     fn apply(&mut self, record: Record) {
         match record {
-            Record::Filled(page) => self.settle_now(page, Age::TOUCHED),
+            Record::Filled(page) => self.settle_now(page, Arrival::Asked),
             Record::Removed(range) => {
                 self.discard(range);
                 let Self { regions, discarded_early, .. } = self;

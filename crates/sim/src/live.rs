@@ -8,7 +8,7 @@ use cache::{Cache, Hand};
 use page::{FrameIndex, PageCount, PageIndex};
 use policy::drop_behind::{DropBehind, Run, Victim};
 use policy::prefetch::{Descents, Streams};
-use policy::replacement::Age;
+use policy::replacement::{Age, Arrival};
 use store::Store;
 use trace::Reference;
 
@@ -95,7 +95,7 @@ impl<S: Store> Live<S> {
     pub fn take_back(&mut self, page: PageIndex, frame: FrameIndex) {
         self.windows(page);
         self.ring.vacate(frame);
-        self.cache.settle(page, Age::HOT);
+        self.cache.settle(page, Arrival::Recalled);
         self.behind.brought(Run { start: page, count: PageCount(1) }, PageCount(1));
     }
 

@@ -5,7 +5,7 @@ use cache::{Beside, Lookup};
 use page::{PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::drop_behind::Run;
 use policy::prefetch::WINDOW_MAX;
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::Store;
 use sys::Errno;
 use sys::kernel::{Kernel, PageRange};
@@ -80,8 +80,8 @@ impl Server {
             Lookup::Leaving(frame) => {
                 if !state.frozen && state.ring.is_waiting(frame) && pager.kernel.move_back(frame, page).is_ok() {
                     state.ring.vacate(frame);
-                    state.note_return(page, Age::HOT);
-                    state.settle(page, Age::HOT);
+                    state.note_return(page, Arrival::Recalled);
+                    state.settle(page, Arrival::Recalled);
                     state.behind.brought(Run { start: page, count: PageCount(1) }, PageCount(1));
                     return Gathered::Served(FaultKind::Staged);
                 }
@@ -110,7 +110,7 @@ impl Server {
         self.pages[0].0.fill(0);
         let filled = pager.kernel.fill(page, &self.pages[..1]);
         if filled.done > PageCount::ZERO {
-            state.note_filled(page, FaultKind::Raced, Age::TOUCHED);
+            state.note_filled(page, FaultKind::Raced, Arrival::Asked);
         } else if filled.error == Some(Errno::EXIST) {
             state.note_present(page, FaultKind::Raced);
             pager.kernel.wake(PageRange::new(page, PageCount(1)));

@@ -3,7 +3,7 @@
 use backing::{MemoryBacking, SegmentLog};
 use cache::{Cache, Outcome, Published};
 use page::{FrameIndex, PageCount, PageIndex};
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::Slabs;
 
 use super::content::Random;
@@ -26,7 +26,7 @@ fn tables_stay_below_sixteen_bytes_a_page() {
     let encoding = [0x5a; 4096];
     for step in 0..PAGES {
         let page = PageIndex(0x10_0000 + step);
-        cache.settle(page, Age::NONE);
+        cache.settle(page, Arrival::Along);
         if step % 4 == 0 {
             continue; // A quarter stays resident.
         }

@@ -6,7 +6,7 @@
 
 use cache::{Cache, Outcome, Place};
 use page::{ByteCount, PageCount, PageIndex};
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use sim::live::{ENCODE_BATCH, Live};
 use store::Slabs;
 use sys::kernel::PageRange;
@@ -96,8 +96,8 @@ impl Simulated {
 
     fn settle(&mut self, first: PageIndex, count: PageCount, by_fault: bool) {
         for step in 0..count.0 {
-            let age = if by_fault && step == 0 { Age::TOUCHED } else { Age::NONE };
-            self.0.cache.settle(first + PageCount(step), age);
+            let arrival = if by_fault && step == 0 { Arrival::Asked } else { Arrival::Along };
+            self.0.cache.settle(first + PageCount(step), arrival);
         }
     }
 

@@ -7,7 +7,7 @@
 
 use cache::{Cache, Outcome, Place};
 use page::{PageCount, PageIndex};
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use store::Slabs;
 
 use super::{Contender, Touch};
@@ -27,7 +27,8 @@ impl Pleat {
         // All pages count as one repeated word: the store stays empty.
         let store = Slabs::new(1 << 24).expect("16 MiB of address space");
         let live = Live::new(Cache::new(store, None), size);
-        let batch = ENCODE_BATCH.min((live.ring.capacity() as usize / 4).max(1));
+        // Below the smallest budget the same part of memory as there.
+        let batch = ENCODE_BATCH.min((size.0 as usize / 64).max(1));
         Self { size, live, batch, misses: 0, soft_faults: 0 }
     }
 
@@ -61,7 +62,7 @@ impl Pleat {
                 // Nothing is fetched ahead, but how much would be tells a walk.
                 let window = self.live.streams.window(page);
                 self.make_room();
-                self.live.cache.settle(page, Age::TOUCHED);
+                self.live.cache.settle(page, Arrival::Asked);
                 if !is_first {
                     self.misses += 1;
                     self.live.streams.shortened(page, window, PageCount(1));

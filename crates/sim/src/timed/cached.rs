@@ -11,7 +11,7 @@ use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::area::divider::{self, Divider, Held, LOOK_NS};
 use policy::area::marginal::Costs;
 use policy::drop_behind;
-use policy::replacement::Age;
+use policy::replacement::Arrival;
 use policy::sizing::{self, Watermarks};
 use store::AnyStore;
 
@@ -149,13 +149,13 @@ impl Cached {
     }
 
     /// The page is with the program, wherever it was.
-    fn settle(&mut self, page: PageIndex, age: Age) {
+    fn settle(&mut self, page: PageIndex, arrival: Arrival) {
         if self.area.is_none() {
-            return self.live.cache.settle(page, age);
+            return self.live.cache.settle(page, arrival);
         }
         let memory = self.memory();
         let keeper = &mut self.area.as_mut().expect("looked at above").keeper;
-        self.live.cache.settle_from_area(page, age, keeper, memory);
+        self.live.cache.settle_from_area(page, arrival, keeper, memory);
     }
 
     /// A page is touched for the first time. An agent that manages serves that, too, and brings those beside it along.
@@ -172,7 +172,7 @@ impl Cached {
             (0..window.0).for_each(|_| run.pass(&machine.fill));
             self.zeroed = page + PageCount(1)..page + window;
         }
-        self.live.cache.settle(page, Age::TOUCHED);
+        self.live.cache.settle(page, Arrival::Asked);
     }
 
     /// Serves a fault on a page that is stored or below, and brings those beside it along.
@@ -230,7 +230,7 @@ impl Cached {
             run.pass(&run.setup.machine.fill);
             let (page, is_asked_for) = (page + PageCount(step), by_fault && step == 0);
             self.note_return(page, is_asked_for);
-            self.settle(page, if is_asked_for { Age::TOUCHED } else { Age::NONE });
+            self.settle(page, if is_asked_for { Arrival::Asked } else { Arrival::Along });
         }
         count
     }
