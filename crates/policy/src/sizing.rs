@@ -66,10 +66,11 @@ fn limited(share: ByteCount, high: u64) -> u64 {
 pub const SURGES: u64 = 4;
 
 /// The most that the program took between two looks without asking, of late: memory that nobody manages yet. Forgotten by half
-/// in [`Surge::HALF_LIFE_NS`].
+/// in [`Surge::HALF_LIFE_NS`]; what is assumed before the first looks is half as much with each of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Surge {
     bytes: u64,
+    assumed: u64,
     at_ns: u64,
 }
 
@@ -78,7 +79,9 @@ impl Surge {
     pub const HALF_LIFE_NS: u64 = 50_000_000;
 
     /// Of a program that nobody has looked at: as much as fills the widest marks of all.
-    pub const UNKNOWN: Self = Self { bytes: 8 * MIB, at_ns: 0 };
+    pub const UNKNOWN: Self = Self { bytes: 0, assumed: Self::BYTES_MAX, at_ns: 0 };
+    /// More would only take longer to be forgotten.
+    const BYTES_MAX: u64 = 8 * MIB;
 
     /// It has taken so many bytes more since the last look, or given some back. Returns the surge of late.
     pub fn note(&mut self, grown: i64, now_ns: u64) -> ByteCount {
@@ -88,9 +91,10 @@ impl Surge {
             self.bytes /= 2;
             self.at_ns = now_ns;
         }
-        // More would only take longer to be forgotten.
-        self.bytes = self.bytes.max((grown.max(0) as u64).min(Self::UNKNOWN.bytes));
-        ByteCount(self.bytes)
+        self.bytes = self.bytes.max((grown.max(0) as u64).min(Self::BYTES_MAX));
+        let surge = ByteCount(self.bytes.max(self.assumed));
+        self.assumed /= 2;
+        surge
     }
 }
 
@@ -170,8 +174,13 @@ mod tests {
             Watermarks::narrow(ByteCount(1 << 40), ByteCount(1 << 40), first).high
                 == Watermarks::wide(ByteCount(1 << 40)).high
         );
+        // Each look says more, however soon it is.
+        assert_eq!(
+            [surge.note(0, 8).0, surge.note(-5, 9).0, surge.note(3 * MIB as i64, 10).0],
+            [4 * MIB, 2 * MIB, 3 * MIB]
+        );
         let mut after = |halves: u64, grown| surge.note(grown, 7 + halves * Surge::HALF_LIFE_NS).0;
-        assert_eq!([after(1, 0), after(2, -5), after(3, MIB as i64)], [4 * MIB, 2 * MIB, MIB]);
+        assert_eq!([after(1, 0), after(2, -5)], [3 * MIB / 2, 3 * MIB / 4]);
         assert_eq!([after(3, 6 * MIB as i64), after(3, 0), after(4, 0)], [6 * MIB, 6 * MIB, 3 * MIB]);
         assert_eq!(after(5, i64::MAX), 8 * MIB);
     }
