@@ -43,7 +43,7 @@ impl Watermarks {
     /// before it is told to wait, and that several times over. The room of a budget is kept free once, each share has its part of
     /// it. Never wider than [`Watermarks::wide`].
     pub fn narrow(share: ByteCount, budget: ByteCount, surge: ByteCount) -> Self {
-        let whole = (budget.0 / 64).clamp(MIB * 3 / 2, 8 * MIB);
+        let whole = (budget.0 / 96).clamp(MIB, 8 * MIB);
         let part = limited(share, part_of(whole, share, budget));
         let high = part.saturating_add(surge.0.saturating_mul(SURGES)).min(Self::wide(share).high.0);
         // Where little is kept free, faults wait while a third of it is left: that is for what nobody can make wait.
@@ -139,8 +139,8 @@ mod tests {
     fn who_tells_of_growth_has_nearly_all_and_surges_widen_the_marks() {
         let share = ByteCount(96 * MIB);
         let high = |surge| Watermarks::narrow(share, share, ByteCount(surge)).high.0;
-        assert_eq!([high(0), high(MIB), high(3 * MIB)], [3 * MIB / 2, 11 * MIB / 2, 12 * MIB]);
-        assert_eq!(Watermarks::narrow(share, share, ByteCount::ZERO).min, ByteCount(MIB / 2));
+        assert_eq!([high(0), high(MIB), high(3 * MIB)], [MIB, 5 * MIB, 12 * MIB]);
+        assert_eq!(Watermarks::narrow(share, share, ByteCount::ZERO).min, ByteCount(MIB / 3));
         assert_eq!(Watermarks::narrow(share, share, ByteCount(u64::MAX)), Watermarks::wide(share));
         // However small the share is.
         for share in [1 << 18, MIB, 8 * MIB, 1 << 40].map(ByteCount) {
@@ -155,8 +155,8 @@ mod tests {
     fn the_room_of_a_budget_is_kept_free_once() {
         let budget = ByteCount(96 * MIB);
         let high = |share| Watermarks::narrow(ByteCount(share), budget, ByteCount::ZERO).high.0;
-        assert_eq!(high(budget.0), 3 * MIB / 2);
-        assert_eq!(12 * high(budget.0 / 12), high(budget.0));
+        assert_eq!(high(budget.0), MIB);
+        assert_eq!(16 * high(budget.0 / 16), high(budget.0));
         assert_eq!(high(MIB / 2), 64 << 10, "but nobody can work with less than this");
     }
 
