@@ -37,10 +37,22 @@ pub(crate) fn claim(ledger: &'static Ledger) -> Option<Membership> {
         },
     };
     entry.claim.store(0, Ordering::Relaxed);
+    entry.watcher.store(0, Ordering::Relaxed);
     entry.start_ticks.store(sys::process::start_ticks().unwrap_or(0), Ordering::Relaxed);
     // Release: the supervisor, seeing the phase, sees the rest.
     entry.phase.store(Phase::Watching as u32, Ordering::Release);
     Some(Membership { ledger, entry })
+}
+
+/// Whether this process has an agent already: an emulator's, which has passed the environment on to the program that it plays,
+/// or another copy of the library. What a program has left that has executed this one has no thread any more.
+pub(crate) fn has_agent(ledger: &Ledger) -> bool {
+    let pid = sys::thread::process_id();
+    let used = ledger.processes_used.load(Ordering::Acquire) as usize;
+    let own =
+        ledger.processes[..used.min(PROCESSES_MAX)].iter().filter(|entry| entry.pid.load(Ordering::Acquire) == pid);
+    own.map(|entry| entry.watcher.load(Ordering::Relaxed) as u32)
+        .any(|watcher| watcher != 0 && sys::thread::processor_of(watcher).is_some())
 }
 
 fn take(entry: &Process, pid: u32) -> bool {

@@ -101,6 +101,9 @@ fn join(
         Err(Errno::ACCESS) => return stay_out(environment),
         Err(_) => return,
     };
+    if entry::has_agent(ledger) {
+        return;
+    }
     sys::addresses::take_back(&ledger.address_bytes);
     if let Some(reason) = obstacle(arguments, environment) {
         return stay_idle(ledger, reason);

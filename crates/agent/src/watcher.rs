@@ -96,7 +96,9 @@ impl Agent {
 pub(crate) fn start(agent: &'static Agent) -> Result<(), Errno> {
     let argument = core::ptr::from_ref(agent) as usize;
     // SAFETY: the agent and with it the thread's memory are never freed, and this process has no other watcher.
-    unsafe { thread::spawn(&agent.watcher_memory, Descriptors::Own, watch, argument) }.map(|_| ())
+    let watcher = unsafe { thread::spawn(&agent.watcher_memory, Descriptors::Own, watch, argument) }?;
+    agent.membership().entry.watcher.store(watcher.into(), Ordering::Relaxed);
+    Ok(())
 }
 
 extern "C" fn watch(argument: usize) -> ! {

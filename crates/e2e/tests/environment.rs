@@ -58,3 +58,15 @@ fn a_large_environment_is_given_on_as_it_is() {
     let command = words([python(), "-c", long]);
     assert_same(&plain(&command), &folded(&turn.options("32M"), &command));
 }
+
+/// As an emulator does that loads what it plays with the environment that it has (qemu-user): a second agent in the process. It
+/// leaves everything to the first.
+#[test]
+fn a_second_agent_in_a_process_stays_out() {
+    let load = format!(
+        "import ctypes, os; preload = os.environ.get('LD_PRELOAD', ''); new_namespace, now = ctypes.c_long(-1), 2; \
+         loads = ctypes.CDLL(None).dlmopen; loads.restype = ctypes.c_void_p; \
+         assert not preload or loads(new_namespace, preload.encode(), now); {STRINGS}"
+    );
+    assert_joins("second-agent", &words([python(), "-c", &load]));
+}

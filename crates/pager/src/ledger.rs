@@ -18,7 +18,7 @@ pub mod occupant;
 pub mod reference_log;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x06");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x07");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -263,6 +263,9 @@ pub struct Process {
     pub phase: AtomicU32,
     /// Clock ticks after boot at which the process started (field 22 of /proc/PID/stat): tells a reused pid apart.
     pub start_ticks: AtomicU64,
+    /// The thread with which its agent began; 0 in children forked while memory was managed. It ends with the program, also where
+    /// that executes another.
+    pub watcher: AtomicU64,
     /// What this process may hold, bytes; 0 while it is not managed.
     pub share_bytes: AtomicU64,
     /// What of what it holds counts where the budget is dealt out (`policy::shares::Claim::number`).
