@@ -154,7 +154,7 @@ impl<S: Store> Cache<S> {
     pub fn settle(&mut self, page: PageIndex, arrival: Arrival) {
         let age = match arrival {
             Arrival::Along => Age::NONE,
-            Arrival::Asked => Age::of_refault(self.refault_distance(page), self.table.count(1) + self.table.count(2)),
+            Arrival::Asked => Age::of_refault(self.refault_distance(page), self.pages_in_memory()),
             Arrival::Recalled => Age::HOT,
         };
         self.drop_bytes(page);
@@ -166,6 +166,11 @@ impl<S: Store> Cache<S> {
         assert!(self.place(page) == Place::Resident, "only a resident page can leave");
         self.departures = self.departures.next();
         self.table.set(page, Slot::new(Place::Leaving(frame), Age::NONE).with_left(self.departures));
+    }
+
+    fn pages_in_memory(&self) -> PageCount {
+        let census = self.census();
+        census.resident + census.leaving
     }
 
     /// Pages that have left since this one did; `None` if it has never left, or is back.
