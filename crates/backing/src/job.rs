@@ -8,6 +8,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use sys::ring::Queue;
+
+use crate::aside::{Aside, Blocks};
 use crate::buffer::AlignedBytes;
 use crate::cipher::{Cipher, Identity};
 use crate::segment::{ENCODING_BYTES_MAX, Extent, Home, Plain, UNIT_BYTES, extent_bytes};
@@ -112,23 +115,30 @@ pub const READ_ENCODINGS_MAX: usize = 16;
 const READ_BYTES_MAX: usize =
     (BLOCK_BYTES - UNIT_BYTES + READ_ENCODINGS_MAX * extent_bytes(ENCODING_BYTES_MAX)).next_multiple_of(BLOCK_BYTES);
 
-/// What a thread needs to read encodings: 72 KiB.
+/// What a thread needs to read encodings: 136 KiB.
 #[derive(Debug)]
 pub struct ReadBuffer {
     blocks: AlignedBytes,
     /// So much of it the last job has read.
     filled: usize,
+    aside: Aside,
+    queue: Queue,
 }
 
 impl ReadBuffer {
     /// Allocates; make it once for each thread that reads.
     pub fn new() -> Self {
-        Self { blocks: AlignedBytes::new(READ_BYTES_MAX), filled: 0 }
+        Self { blocks: AlignedBytes::new(READ_BYTES_MAX), filled: 0, aside: Aside::new(), queue: Queue::default() }
     }
 
-    /// All of its memory, which holds nothing between two jobs.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        &mut self.blocks
+    /// Forgets what lies aside. Returns all of its memory, which then holds nothing between two jobs.
+    pub fn clear(&mut self) -> [&mut [u8]; 2] {
+        [&mut self.blocks, self.aside.clear()]
+    }
+
+    /// Whether `job` finds what it wants here, and will not read.
+    pub fn has(&self, job: &ReadJob) -> bool {
+        job.others == 0 && self.aside.has(job.asked_for())
     }
 }
 
@@ -176,6 +186,13 @@ impl ReadJob {
     /// Reads with one request, and checks and decrypts the encoding that is asked for. Where the others cannot be read,
     /// only that one is.
     pub fn run<'a>(&self, buffer: &'a mut ReadBuffer) -> Result<&'a [u8], ReadError> {
+        let ReadBuffer { blocks, aside, filled, .. } = &mut *buffer;
+        if self.others == 0 && aside.take(self.asked_for(), blocks) {
+            *filled = self.asked_for().bytes;
+            if self.check(0, blocks).is_ok() {
+                return Ok(self.encoding(0, buffer));
+            }
+        }
         let mut bytes = self.bytes();
         let mut result = self.read(&mut buffer.blocks[..bytes]);
         if result.is_err() && self.others > 0 {
@@ -187,6 +204,19 @@ impl ReadJob {
         self.decrypt(0, buffer)
     }
 
+    /// As [`Self::run`]. At the same time what each of `besides` is asked for is read, if it is in the same store, so that these
+    /// find it when they run; they need not. What cannot be read beside is left to them.
+    pub fn run_with<'a>(&self, besides: &[Option<Self>], buffer: &'a mut ReadBuffer) -> Result<&'a [u8], ReadError> {
+        let ReadBuffer { blocks, filled, aside, queue } = &mut *buffer;
+        let bytes = self.bytes();
+        if aside.read_with(self, besides, &mut blocks[..bytes], queue) {
+            *filled = bytes;
+            return self.decrypt(0, buffer);
+        }
+        // A read of its own tells what is wrong.
+        self.run(buffer)
+    }
+
     /// One of the others, once the job has run: in the order in which they came to it, from 1 on. `None` if it could
     /// not be read or is damaged: that is for a job to tell that asks for it.
     pub fn other<'a>(&self, number: usize, buffer: &'a mut ReadBuffer) -> Option<&'a [u8]> {
@@ -196,17 +226,43 @@ impl ReadJob {
     }
 
     fn read(&self, blocks: &mut [u8]) -> Result<(), BackingError> {
-        let place = place_offset(self.home.place, self.segment_bytes);
-        self.source.store.read_at(place + self.first_block() as u64, blocks)
+        self.store().read_at(self.offset(), blocks)
+    }
+
+    pub(crate) fn store(&self) -> &dyn BackingStore {
+        &*self.source.store
+    }
+
+    pub(crate) fn has_store_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.source, &other.source)
+    }
+
+    /// Where in the store it begins to read.
+    pub(crate) fn offset(&self) -> u64 {
+        place_offset(self.home.place, self.segment_bytes) + self.first_block() as u64
+    }
+
+    /// The blocks of the encoding that is asked for.
+    pub(crate) fn asked_for(&self) -> Blocks {
+        let Home { place, sequence, .. } = self.home;
+        Blocks { place, sequence, first: self.first_block(), bytes: self.bytes_to(self.entries[0].1) }
     }
 
     fn decrypt<'a>(&self, number: usize, buffer: &'a mut ReadBuffer) -> Result<&'a [u8], ReadError> {
+        self.check(number, &mut buffer.blocks)?;
+        Ok(self.encoding(number, buffer))
+    }
+
+    /// Checks and decrypts one encoding where it lies.
+    fn check(&self, number: usize, blocks: &mut [u8]) -> Result<(), ReadError> {
         let (entry, extent) = self.entries[number];
-        let first = self.first_block();
-        let cipher = &self.source.cipher;
-        decrypt(cipher, self.home, self.segment_bytes, u32::from(entry), extent, first, &mut buffer.blocks)?;
-        let start = extent.start() - first;
-        Ok(&buffer.blocks[start..start + extent.encoding_bytes()])
+        let (cipher, first) = (&self.source.cipher, self.first_block());
+        decrypt(cipher, self.home, self.segment_bytes, u32::from(entry), extent, first, blocks)
+    }
+
+    fn encoding<'a>(&self, number: usize, buffer: &'a ReadBuffer) -> &'a [u8] {
+        let (_, extent) = self.entries[number];
+        &buffer.blocks[extent.start() - self.first_block()..][..extent.encoding_bytes()]
     }
 
     /// What it reads.

@@ -15,7 +15,9 @@ use core::fmt;
 
 use alloc::sync::Arc;
 use sys::Errno;
+use sys::ring::{Queue, Read};
 
+mod aside;
 mod buffer;
 mod cipher;
 #[cfg(any(test, feature = "testing"))]
@@ -29,6 +31,7 @@ mod swap_file;
 #[cfg(test)]
 mod tests;
 
+pub use aside::ASIDE_MAX;
 pub use job::{CleanJob, PunchJob, READ_ENCODINGS_MAX, ReadBuffer, ReadError, ReadJob, WriteJob};
 pub use memory::MemoryBacking;
 pub use places::ChildPin;
@@ -44,6 +47,11 @@ pub const BLOCK_BYTES: usize = 4096;
 pub trait BackingStore: Send + Sync {
     /// Fills all of `out` from `offset`, or fails.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError>;
+    /// Makes several reads, at the same time where the store can do that, and says of each whether all of it came. `queue` is the
+    /// calling thread's.
+    fn read_many(&self, reads: &mut [Read<'_>], _queue: &mut Queue) {
+        read_in_turn(self, reads);
+    }
     /// Writes all of `bytes` at `offset`, or fails; then any part of the range may have changed.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BackingError>;
     /// Says that nobody needs the range any more. A store that cannot use the hint ignores it.
@@ -52,9 +60,21 @@ pub trait BackingStore: Send + Sync {
     fn bytes_max(&self) -> u64;
 }
 
+/// One read after the other.
+fn read_in_turn<S: BackingStore + ?Sized>(store: &S, reads: &mut [Read<'_>]) {
+    for read in reads.iter_mut().filter(|read| !read.is_whole()) {
+        let (offset, out) = read.parts();
+        let is_whole = store.read_at(offset, out).is_ok();
+        read.ends(is_whole);
+    }
+}
+
 impl<T: BackingStore + ?Sized> BackingStore for Arc<T> {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
         (**self).read_at(offset, out)
+    }
+    fn read_many(&self, reads: &mut [Read<'_>], queue: &mut Queue) {
+        (**self).read_many(reads, queue);
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BackingError> {
         (**self).write_at(offset, bytes)

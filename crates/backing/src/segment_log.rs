@@ -363,8 +363,13 @@ impl SegmentLog {
 
     /// Takes a read job back, whatever came of it.
     pub fn finish_read(&mut self, job: ReadJob) {
-        assert_eq!(job.ticket.era, self.era, "a read job of before the fork");
         self.totals.read_bytes += job.bytes() as u64;
+        self.forgo_read(job);
+    }
+
+    /// Takes a read job back that has not read anything.
+    pub fn forgo_read(&mut self, job: ReadJob) {
+        assert_eq!(job.ticket.era, self.era, "a read job of before the fork");
         let number = job.ticket.number;
         drop(job);
         self.end_reading(number);

@@ -5,8 +5,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use sys::Errno;
 use sys::file::{Caching, File};
+use sys::ring::{Queue, Read};
 
-use crate::{BackingError, BackingStore};
+use crate::{BackingError, BackingStore, read_in_turn};
 
 /// A swap file. Opened, used and dropped by threads that share a descriptor table.
 #[derive(Debug)]
@@ -93,6 +94,14 @@ impl BackingStore for SwapFile {
             }
         }
         Ok(())
+    }
+
+    fn read_many(&self, reads: &mut [Read<'_>], queue: &mut Queue) {
+        // Together, then one by one those that have not come whole: EINVAL, a signal, or no ring.
+        if reads.iter().filter(|read| !read.is_whole()).nth(1).is_some() {
+            queue.read(&self.file, reads);
+        }
+        read_in_turn(self, reads);
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BackingError> {

@@ -11,6 +11,7 @@ use crate::{
     BackingError, BackingKey, BackingStore, Located, LogFull, MemoryBacking, ReadBuffer, ReadError, SegmentLog,
 };
 
+mod aside;
 mod cleaning;
 mod faults;
 mod files;

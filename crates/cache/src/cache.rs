@@ -145,9 +145,23 @@ impl<S: Store> Cache<S> {
         }
     }
 
+    /// A job for a page that nobody asks for yet, if it is on the medium.
+    pub fn look_below(&mut self, page: PageIndex) -> Option<ReadJob> {
+        let Place::Below(key) = self.place(page) else { return None };
+        match self.log_mut().locate(key) {
+            Located::Disk(job) => Some(job),
+            Located::Memory(_) => None,
+        }
+    }
+
     /// Returns a job of [`Lookup::Backed`].
     pub fn finish_read(&mut self, job: ReadJob) {
         self.log_mut().finish_read(job);
+    }
+
+    /// The same for one that has not read anything.
+    pub fn forgo_read(&mut self, job: ReadJob) {
+        self.log_mut().forgo_read(job);
     }
 
     /// The page is with the program now, wherever it was; what was kept of it is dropped.

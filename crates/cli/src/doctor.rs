@@ -224,9 +224,13 @@ fn io_uring() -> Finding {
     let filtered = read("/proc/self/status").lines().any(|line| line == "Seccomp:\t2");
     match disabled.as_str() {
         "0" | "" if filtered => Finding::new(name, Verdict::Limited, "a seccomp filter is active and may refuse it"),
-        "0" | "" => Finding::new(name, Verdict::Ok, "allowed"),
-        level => Finding::new(name, Verdict::Limited, format!("kernel.io_uring_disabled={level}"))
-            .remedy("sudo sysctl kernel.io_uring_disabled=0"),
+        "0" | "" => Finding::new(name, Verdict::Ok, "threads that wait for the swap file are read for together"),
+        level => Finding::new(
+            name,
+            Verdict::Limited,
+            format!("kernel.io_uring_disabled={level}: the swap file is read for one thread at a time"),
+        )
+        .remedy("sudo sysctl kernel.io_uring_disabled=0"),
     }
 }
 

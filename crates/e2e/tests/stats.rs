@@ -27,6 +27,7 @@ const COUNTERS: &[&str] = &[
     "decode_ns",
     "written_back_bytes",
     "read_back_bytes",
+    "reads_beside",
     "serve_ns",
     "refault_ns",
 ];
@@ -79,6 +80,31 @@ fn an_idle_processor_is_occupied_while_a_program_faults() {
         .map(|prefix| (prefix, occupied(&under(prefix))));
     println!("occupied for {with} s, and for {without:?}");
     assert!(with > 0.0 && without.iter().all(|(_, seconds)| *seconds == 0.0), "{with} s, {without:?}");
+}
+
+/// Four threads miss pages of noise, which are in the swap file: while one read is on its way the others wait for theirs.
+#[test]
+fn threads_that_wait_for_the_swap_file_wait_at_the_same_time() {
+    let turn = turn("readers");
+    if std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|level| level.trim() != "0") {
+        return skipped("kernel.io_uring_disabled is set");
+    }
+    let program = match turn.compile("readers.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let beside = ["1", "4"].map(|threads| {
+        let job = words([&program, threads, "20000", "20000"]);
+        let before = plain(&job);
+        let after = folded(&turn.options("24M"), &job);
+        assert_same(&before, &after);
+        let document = stats(&turn);
+        let backed = number(&document["faults"]["backed"], "count");
+        println!("{threads} threads: {backed} faults on the swap file, {} read beside", document["reads_beside"]);
+        assert!(backed > 5000, "{document}");
+        number(&document, "reads_beside")
+    });
+    assert!(beside[0] == 0 && beside[1] > 1000, "{beside:?}");
 }
 
 #[test]

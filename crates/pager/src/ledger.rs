@@ -115,6 +115,8 @@ numbers! {
         WrittenBackBytes = "written_back_bytes",
         /// Bytes read from the swap file.
         ReadBackBytes = "read_back_bytes",
+        /// Reads from the swap file made at the same time as another, for faults that waited behind it.
+        ReadBeside = "reads_beside",
         /// Encodings copied to give sparse pool frames or segments back.
         Compacted = "encodings_compacted",
         /// mmap, munmap, mremap, madvise and fork, as the kernel reported them.

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::time::Duration;
 
-use backing::{ReadBuffer, ReadError};
+use backing::{ASIDE_MAX, ReadBuffer, ReadError, ReadJob};
 use page::{PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::drop_behind::Run;
 use policy::prefetch::{Descents, Streams, WINDOW_MAX};
@@ -26,6 +26,7 @@ use crate::pager::Fault;
 use crate::state::State;
 use crate::stock::Stocker;
 
+mod below;
 mod descent;
 mod pieces;
 
@@ -112,6 +113,8 @@ pub struct Server {
     copies: Box<[[u8; PAGE_BYTES]]>,
     pieces: [Piece; WINDOW_MAX.0 as usize],
     read: ReadBuffer,
+    /// What other faults wait for, to be read at the same time.
+    besides: [Option<ReadJob>; ASIDE_MAX],
     streams: Streams,
     descents: Descents,
     worker: Worker,
@@ -135,6 +138,7 @@ impl Server {
             copies: vec![[0; PAGE_BYTES]; window].into_boxed_slice(),
             pieces: [Piece::Zeros; WINDOW_MAX.0 as usize],
             read: ReadBuffer::new(),
+            besides: [const { None }; ASIDE_MAX],
             streams: Streams::default(),
             descents: Descents::default(),
             worker: Worker::hasty(),
@@ -173,7 +177,9 @@ impl Server {
             sys::area::relinquish(&mut page.0);
         }
         sys::area::relinquish(self.copies.as_flattened_mut());
-        sys::area::relinquish(self.read.bytes());
+        for buffer in self.read.clear() {
+            sys::area::relinquish(buffer);
+        }
         self.worker.relinquish();
     }
 

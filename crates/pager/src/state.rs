@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use backing::{ChildPin, ReadJob};
+use backing::ChildPin;
 use cache::{AreaKeeper, Cache, Hand, Lookup, Place};
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use policy::area::divider::Divider;
@@ -169,11 +169,6 @@ impl<S: Store> State<S> {
             }
             Traced::At(_) | Traced::Resident | Traced::Untouched => Lookup::Zeros,
         }
-    }
-
-    /// Returns a job of [`Lookup::Backed`].
-    pub(crate) fn finish_read(&mut self, job: ReadJob) {
-        self.cache.finish_read(job);
     }
 
     /// Where the page's slot is found: under its own index, unless the state is frozen and the journal knows better.

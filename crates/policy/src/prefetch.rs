@@ -60,6 +60,15 @@ impl Streams {
         stream.window
     }
 
+    /// Whether a fault on `page` would continue a walk: more pages than that one would be brought for it.
+    pub fn continues(&self, page: PageIndex) -> bool {
+        let ahead = |stream: &Stream| page.0.wrapping_sub(stream.next.0);
+        let lively = self.followed.iter().filter(|stream| stream.used > 0);
+        lively
+            .min_by_key(|stream| ahead(stream))
+            .is_some_and(|stream| ahead(stream) == 0 || ahead(stream) <= self.gap_max.0 && stream.window > PageCount(1))
+    }
+
     /// Says that only `count` of the pages could be brought, so the next fault of the stream comes earlier.
     pub fn shortened(&mut self, page: PageIndex, window: PageCount, count: PageCount) {
         if let Some(stream) = self.followed.iter_mut().find(|stream| stream.next == page + window) {
@@ -115,6 +124,20 @@ mod tests {
         descents.shortened(PageIndex(page.0 + 16), PageCount(15), PageCount(4));
         assert_eq!(descents.window(PageIndex(page.0 + 11)), PageCount(15));
         assert_eq!((0..100).map(|page| descents.window(PageIndex(5000 + page)).0).sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn a_walk_is_told_before_it_goes_on() {
+        let mut streams = Streams::default();
+        let (mut drawn, mut walks) = (7_u64, 0);
+        for fault in 0..20_000_u64 {
+            drawn = drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let page = if fault % 3 == 0 { PageIndex(1000 + fault) } else { PageIndex(drawn >> 54) };
+            let continues = streams.continues(page);
+            assert_eq!(streams.window(page) > PageCount(1), continues, "fault {fault}");
+            walks += u64::from(continues);
+        }
+        assert!((2000..18_000).contains(&walks), "{walks}");
     }
 
     #[test]

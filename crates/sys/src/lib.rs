@@ -24,6 +24,7 @@ pub mod maps;
 pub mod proc_files;
 pub mod process;
 pub mod remap;
+pub mod ring;
 pub mod sync;
 pub mod thread;
 pub mod uffd;

@@ -1,6 +1,7 @@
-//! What a fault is served with: where the page and those that come along are found, read and decoded.
+//! What a fault is served with: where the page and those that come along are found, and decoded. What is on the medium is read in
+//! `below.rs`.
 
-use backing::{READ_ENCODINGS_MAX, ReadError, ReadJob};
+use backing::{READ_ENCODINGS_MAX, ReadJob};
 use cache::{Beside, Lookup};
 use page::{PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::drop_behind::Run;
@@ -91,6 +92,9 @@ impl Server {
                 (Piece::Ready, FaultKind::Staged)
             }
         };
+        if let Some(job) = &job {
+            self.look_ahead(&mut state, page, job);
+        }
         self.pieces[0] = piece;
         let count = self.gather_more(pager, &mut state, page, window, kind, job.as_mut());
         match job {
@@ -179,36 +183,6 @@ impl Server {
         };
         self.decode(pager, page, 1)?;
         Ok(&self.pages[0])
-    }
-
-    /// Reads encodings back from the medium, without the lock. Returns how many of the pieces are at hand.
-    pub(super) fn fetch<K: Kernel, S: Store>(
-        &mut self,
-        pager: &Pager<K, S>,
-        job: ReadJob,
-        count: usize,
-    ) -> Result<usize, Stuck> {
-        pager.entry.add(Counter::ReadBackBytes, job.bytes() as u64);
-        let result = self.run(&job, count);
-        pager.lock().finish_read(job);
-        result.map_err(Stuck::Unreadable)
-    }
-
-    /// Turns pieces to be read into encodings, up to the first that cannot be. If that is the page itself, it is an error.
-    fn run(&mut self, job: &ReadJob, count: usize) -> Result<usize, ReadError> {
-        let Self { read, copies, pieces, .. } = self;
-        let mut keep = |step: usize, encoding: &[u8]| {
-            copies[step][..encoding.len()].copy_from_slice(encoding);
-            Piece::Encoding(encoding.len())
-        };
-        pieces[0] = keep(0, job.run(read)?);
-        for (step, piece) in pieces.iter_mut().enumerate().take(count).skip(1) {
-            if let Piece::Read(number) = *piece {
-                let Some(encoding) = job.other(number, read) else { return Ok(step) };
-                *piece = keep(step, encoding);
-            }
-        }
-        Ok(count)
     }
 
     pub(super) fn decode<K: Kernel, S: Store>(

@@ -14,7 +14,7 @@ use super::program::Mix;
 use super::schedules::begin;
 use super::world::{Setup, World, between};
 use crate::Stuck;
-use crate::ledger::FaultKind;
+use crate::ledger::{Counter, FaultKind};
 
 const BYTES: u64 = 8 << 20;
 /// The pager tries a failed device again after a second.
@@ -63,6 +63,28 @@ fn failing_writes_lose_nothing() {
         writes += medium.operations().1;
     }
     assert!(writes > 100, "only {writes} writes");
+}
+
+/// While the first is served the other thread of the pager, the program and whoever changes its layout act, and what lies aside may
+/// be dropped, discarded, moved or brought by another fault before its own is served.
+#[test]
+fn what_waits_for_the_medium_is_read_together() {
+    let (mut reads, mut beside) = (0, 0);
+    for seed in 100..130 {
+        let medium = medium();
+        // In some runs a read does not come. Beside another's that is nothing; else the program is ended.
+        if seed % 3 == 0 {
+            for number in (seed % 100..2000).step_by(211) {
+                medium.fail(Operation::Read(number), if seed % 2 == 0 { Fault::Short } else { Fault::Io(Errno::IO) });
+            }
+        }
+        let mut world = world(seed, &medium);
+        let result = (0..1500).try_for_each(|_| world.step()).and_then(|()| world.finish());
+        assert!(matches!(result, Ok(()) | Err(Stuck::Unreadable(ReadError::Device(_)))), "{result:?}");
+        (reads, beside) = (reads + medium.operations().0, beside + world.pager.entry.count(Counter::ReadBeside));
+    }
+    println!("{beside} of {reads} reads beside others");
+    assert!(beside > 150, "{beside} of {reads}");
 }
 
 /// Every write from some time on is torn, lost or flipped: reads say so, and name the segment.
@@ -219,7 +241,7 @@ fn no_fork_begins_while_a_read_holds_a_segment_that_is_dead() {
         has_frozen
     };
     assert!(!freezes());
-    world.pager.lock().finish_read(job);
+    world.pager.lock().cache.finish_read(job);
     assert!(freezes());
 }
 
