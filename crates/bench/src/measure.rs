@@ -65,7 +65,7 @@ pub fn run(mut command: Command, timeout: Duration, watch: Option<Duration>) -> 
         let _ = killpg(group, Signal::SIGKILL);
         std::process::exit(130);
     });
-    let watcher = watch.map(|interval| Watcher::start(child.id(), Root::Counted, interval));
+    let watcher = watch.map(|interval| Watcher::start(child.id(), Root::Program, interval));
     let stdout = drain(child.stdout.take().expect("piped above"));
     let stderr = drain(child.stderr.take().expect("piped above"));
     let (ended, end) = mpsc::channel::<()>();

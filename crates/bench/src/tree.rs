@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the proportional shares of a tree are read: walking page tables takes the kernel a millisecond for each
+/// How often the proportional shares of a tree are read at most: walking page tables takes the kernel a millisecond for each
 /// few hundred MiB, and holds up the program's own mmap calls meanwhile.
-const SHARES_EVERY: Duration = Duration::from_millis(100);
+const SHARES_EVERY: Duration = Duration::from_millis(20);
 
 /// Resident memory of one process, from /proc/PID/status. The kernel counts in batches: it may be wrong by
 /// 64 pages per CPU.
@@ -103,12 +103,21 @@ pub fn cpu_ticks(root: u32) -> u64 {
     pids(root).into_iter().map(ticks).sum()
 }
 
+/// How pages count that several processes hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shared {
+    /// For each.
+    Each,
+    /// Once.
+    Once,
+}
+
 /// What the tree holds, where each page that is shared after fork counts once.
 ///
 /// `RssAnon` of all is too much by those pages. `Pss_Anon` is right of memory that rests, but the kernel collects it in
 /// a walk of many milliseconds, and a page that moves meanwhile, as all do that a pager folds, may be met twice. So it is the
 /// smaller of the two.
-fn total(tree: &[u32], with_shares: bool) -> Resident {
+fn total(tree: &[u32], shared: Shared) -> Resident {
     let sum = |read: fn(u32) -> Option<Resident>| {
         tree.iter().filter_map(|pid| read(*pid)).fold(Resident::default(), |sum, one| Resident {
             anon_bytes: sum.anon_bytes + one.anon_bytes,
@@ -116,7 +125,7 @@ fn total(tree: &[u32], with_shares: bool) -> Resident {
         })
     };
     let whole = sum(resident);
-    if !with_shares {
+    if shared == Shared::Each {
         return whole;
     }
     let shares = sum(proportional);
@@ -135,7 +144,7 @@ pub struct Peaks {
     pub shmem_bytes: u64,
     /// Most processes at one moment.
     pub processes: usize,
-    /// Samples taken.
+    /// Looks that have told what the tree held.
     pub samples: u64,
     /// Every process that was seen.
     pub seen: BTreeSet<u32>,
@@ -148,18 +157,18 @@ pub struct Watcher {
     thread: JoinHandle<Peaks>,
 }
 
-/// Whether the root of a watched tree counts.
+/// What the root of a watched tree is. It counts, whatever it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Root {
-    /// It does.
-    Counted,
-    /// It is the runner, only what it started counts.
-    Left,
+    /// The program.
+    Program,
+    /// The runner of the program, which has no page in common with it.
+    Runner,
 }
 
 impl Watcher {
     /// Samples the tree below `root` every `interval`.
-    pub fn start(root: u32, counted: Root, interval: Duration) -> Self {
+    pub fn start(root: u32, role: Root, interval: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -167,7 +176,7 @@ impl Watcher {
             let mut shares_next = Instant::now();
             // Relaxed: a flag that nothing else hangs on.
             while !seen.load(Ordering::Relaxed) {
-                sample(tree.look(root), counted, &mut peaks, &mut shares_next);
+                sample(&tree.look(root), role, &mut peaks, &mut shares_next);
                 std::thread::sleep(interval);
             }
             peaks
@@ -182,23 +191,24 @@ impl Watcher {
     }
 }
 
-fn sample(mut tree: Vec<u32>, counted: Root, peaks: &mut Peaks, shares_next: &mut Instant) {
-    if counted == Root::Left {
-        tree.remove(0);
-    }
-    peaks.samples += 1;
+fn sample(tree: &[u32], role: Root, peaks: &mut Peaks, shares_next: &mut Instant) {
+    let can_share = tree.len() - usize::from(role == Root::Runner) > 1;
     peaks.processes = peaks.processes.max(tree.len());
-    peaks.seen.extend(&tree);
-    let with_shares = tree.len() > 1;
-    if with_shares && Instant::now() < *shares_next {
+    peaks.seen.extend(tree);
+    let whole = total(tree, Shared::Each);
+    // Without any page counted twice it was no peak: most looks need no walk.
+    let may_be_peak = whole.anon_bytes > peaks.anon_bytes || whole.shmem_bytes > peaks.shmem_bytes;
+    let held = if !can_share || !may_be_peak {
+        whole
+    } else if Instant::now() < *shares_next {
         return;
-    }
-    let held = total(&tree, with_shares);
-    peaks.anon_bytes = peaks.anon_bytes.max(held.anon_bytes);
-    peaks.shmem_bytes = peaks.shmem_bytes.max(held.shmem_bytes);
-    if with_shares {
+    } else {
         *shares_next = Instant::now() + SHARES_EVERY;
-    }
+        total(tree, Shared::Once)
+    };
+    peaks.samples += 1;
+    peaks.anon_bytes = peaks.anon_bytes.max(held.anon_bytes.min(whole.anon_bytes));
+    peaks.shmem_bytes = peaks.shmem_bytes.max(held.shmem_bytes.min(whole.shmem_bytes));
 }
 
 #[cfg(test)]
@@ -244,7 +254,7 @@ mod tests {
             .args(["-c", "x=$(head -c 40000000 /dev/zero | tr '\\0' a); sleep 0.3"])
             .spawn()
             .unwrap();
-        let watcher = Watcher::start(child.id(), Root::Counted, Duration::from_millis(2));
+        let watcher = Watcher::start(child.id(), Root::Program, Duration::from_millis(2));
         child.wait().unwrap();
         let peaks = watcher.stop();
         assert!(peaks.anon_bytes > 30_000_000, "{peaks:?}");

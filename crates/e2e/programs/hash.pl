@@ -9,13 +9,13 @@ my $state = 9;
 sub draw { $state = ($state * 1103515245 + 12345) & 0x7fffffff; return ($state >> 8) % $_[0]; }
 my %items;
 for my $at (0 .. $count - 1) {
-    my $noise = pack 'V24', map { $state = ($state * 1103515245 + 12345) & 0x7fffffff; $state << 1 ^ $at } 1 .. 24;
+    my $noise = pack 'V120', map { $state = ($state * 1103515245 + 12345) & 0x7fffffff; $state << 1 ^ $at } 1 .. 120;
     $items{"item $at"} = [$at, $noise, "value $at of $count"];
 }
 my $sum = 0;
 for my $step (1 .. $count) {
     my $item = $items{"item " . draw($count)};
     $item->[0] += 1;
-    $sum = ($sum * 31 + $item->[0] + unpack 'V', substr $item->[1], 4 * ($step % 24), 4) & 0xffffffffffff;
+    $sum = ($sum * 31 + $item->[0] + unpack 'V', substr $item->[1], 4 * ($step % 120), 4) & 0xffffffffffff;
 }
 print scalar(keys %items), " $sum\n";

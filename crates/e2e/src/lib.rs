@@ -164,7 +164,7 @@ pub struct Run {
     pub stderr: String,
     /// From start to end.
     pub wall: Duration,
-    /// What was seen of its memory. Under pleat, `pleat` itself is left out.
+    /// What was seen of its memory, that of `pleat run` included.
     pub peaks: Peaks,
 }
 
@@ -224,8 +224,8 @@ fn run(mut command: Command, under: Under) -> Run {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env("LC_ALL", "C").process_group(0);
     let start = Instant::now();
     let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-    let counted = if under == Under::Pleat { Root::Left } else { Root::Counted };
-    let watcher = Watcher::start(child.id(), counted, SAMPLE);
+    let role = if under == Under::Pleat { Root::Runner } else { Root::Program };
+    let watcher = Watcher::start(child.id(), role, SAMPLE);
     let group = Pid::from_raw(child.id() as i32);
     let (ended, end) = mpsc::channel::<()>();
     let guard = std::thread::spawn(move || {

@@ -2,9 +2,25 @@
 #![forbid(unsafe_code)]
 
 use bench::cgroup::{Group, Swap};
-use pleat_e2e::{assert_same, folded_by, plain, plain_by, pleat_words, python, skipped, turn, words};
+use pleat_e2e::{assert_same, folded_by, plain, plain_by, pleat_words, python, skipped, stats, turn, words};
 
 const BUDGET_MIB: u64 = 150;
+
+/// "auto: from the cgroup limit or MemAvailable": of 256 MiB, in which hardly anything runs, nine tenths.
+#[test]
+fn a_budget_of_its_own_choice() {
+    let turn = turn("auto");
+    let limit = 256 << 20;
+    let group = match Group::create("pleat-auto").and_then(|group| group.limit(limit, Swap::Forbidden).map(|()| group))
+    {
+        Ok(group) => group,
+        Err(why) => return skipped(&why),
+    };
+    let run = folded_by(group.command(&pleat_words(&turn.options("auto"), &words(["true"]))));
+    assert_eq!(run.shell_status(), 0, "{}", run.stderr);
+    let chosen = stats(&turn)["budget_bytes"].as_u64().expect("a number");
+    assert!((limit / 10 * 8..=limit / 10 * 9).contains(&chosen), "{chosen} of {limit}");
+}
 
 #[test]
 fn a_limit_that_kills_the_plain_program() {

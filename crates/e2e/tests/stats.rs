@@ -1,8 +1,10 @@
 //! The document of `--stats`: its fields are there, and its sums add up.
 #![forbid(unsafe_code)]
 
-use pleat_e2e::{assert_same, folded, plain, pleat_words, python, skipped, stats, turn, words};
+use pleat_e2e::{assert_same, folded, plain, pleat_command, pleat_words, python, skipped, stats, turn, words};
 use serde_json::Value;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
 
 /// Held now; each has a `_peak` beside it.
 const GAUGES: &[&str] = &[
@@ -107,6 +109,61 @@ fn threads_that_wait_for_the_swap_file_wait_at_the_same_time() {
     assert!(beside[0] == 0 && beside[1] > 1000, "{beside:?}");
 }
 
+/// What a process holds, part by part.
+const PARTS: [&str; 4] = ["resident_bytes", "pool_bytes", "metadata_bytes", "agent_bytes"];
+
+/// Gauges, counters and parts of the whole run are the sums of those of its processes, at every moment.
+fn assert_adds_up(document: &Value) {
+    let processes = document["processes"].as_array().expect("one entry per process");
+    for name in GAUGES.iter().chain(COUNTERS) {
+        let sum: u64 = processes.iter().map(|process| number(process, name)).sum();
+        assert_eq!(number(document, name), sum, "{name}: {document}");
+    }
+    for holder in processes.iter().chain([document]) {
+        let sum: u64 = PARTS.iter().map(|part| number(holder, part)).sum();
+        assert_eq!(number(holder, "footprint_bytes"), sum, "{holder}");
+    }
+}
+
+/// "kept current while running (every second, and at exit)": two processes that hold and work on more than their share.
+#[test]
+fn the_document_is_current_and_adds_up_while_the_program_runs() {
+    let turn = turn("current");
+    let script = "import os\nif os.fork() == 0:\n  x = [b'%d' % i * 50 for i in range(150000)]\n\
+                  else: x = [os.urandom(1024) + bytes(1024) for _ in range(30000)]\n\
+                  print('ready', flush=True)\nwhile True: sum(b[0] for b in x)";
+    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", script]));
+    // A group of its own, to be ended as a whole.
+    let mut run = command.stdout(Stdio::null()).process_group(0).spawn().expect("pleat can be started");
+    let mut seen: Vec<Value> = Vec::new();
+    let begun = std::time::Instant::now();
+    while seen.len() < 4 && begun.elapsed() < std::time::Duration::from_secs(60) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let Ok(text) = std::fs::read_to_string(turn.file("stats.json")) else { continue };
+        let document: Value = serde_json::from_str(&text).expect("a whole document, whenever it is read");
+        let working =
+            number(&document, "pool_bytes") > 0 && document["processes"].as_array().is_some_and(|all| all.len() >= 2);
+        let is_new = seen.last().is_none_or(|last| last["elapsed_seconds"] != document["elapsed_seconds"]);
+        if working && is_new {
+            seen.push(document);
+        }
+    }
+    let group = nix::unistd::Pid::from_raw(run.id() as i32);
+    nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+    run.wait().expect("a child can be waited for");
+    assert_eq!(seen.len(), 4, "after {:?}: {:?}", begun.elapsed(), seen.last());
+    for document in &seen {
+        assert_eq!(document["running"], true);
+        assert_adds_up(document);
+        let (stored, pool) = (number(document, "stored_bytes"), number(document, "pool_bytes"));
+        assert!(number(document, "pages_resident") > 0 && stored <= pool, "{document}");
+    }
+    let seconds: Vec<f64> =
+        seen.iter().map(|document| document["elapsed_seconds"].as_f64().expect("a number")).collect();
+    let steps: Vec<f64> = seconds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(steps.iter().all(|step| (0.5..3.0).contains(step)), "not every second: {seconds:?}");
+}
+
 #[test]
 fn keys_exist_and_sums_add_up() {
     let turn = turn("stats");
@@ -130,15 +187,7 @@ fn keys_exist_and_sums_add_up() {
             number(process, gauge);
         }
     }
-    for counter in COUNTERS {
-        let sum: u64 = processes.iter().map(|process| number(process, counter)).sum();
-        assert_eq!(number(&document, counter), sum, "{counter}");
-    }
-    let parts = ["resident_bytes", "pool_bytes", "metadata_bytes", "agent_bytes"];
-    for holder in processes.iter().chain([&document]) {
-        let sum: u64 = parts.iter().map(|part| number(holder, part)).sum();
-        assert_eq!(number(holder, "footprint_bytes"), sum);
-    }
+    assert_adds_up(&document);
     assert!(number(&document, "pages_encoded") > 0, "{document}");
     assert!(number(&document, "footprint_bytes_peak") <= (64 << 20) / 100 * 102, "{document}");
     turn.assert_clean(&after);

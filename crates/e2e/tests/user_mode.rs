@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use pleat_e2e::{Turn, assert_same, folded_by, plain, pleat_words, skipped, stats, turn, words};
+use pleat_e2e::{Turn, assert_same, folded_by, plain, plain_by, pleat_words, skipped, stats, turn, words};
 
 /// The user with no rights at all.
 const NOBODY: &str = "65534";
@@ -13,7 +13,11 @@ const NOBODY: &str = "65534";
 fn command(turn: &Turn, ram: &str, program: &[String]) -> Result<Command, String> {
     let mut options = turn.options(ram);
     options.push("--user-mode".to_owned());
-    let mut command = pleat_words(&options, program);
+    as_nobody(turn, pleat_words(&options, program))
+}
+
+/// Runs `pleat` with these words as nobody, or as who we are if that is nobody in particular.
+fn as_nobody(turn: &Turn, mut command: Vec<String>) -> Result<Command, String> {
     if nix::unistd::geteuid().is_root() {
         let drop = words(["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
         let may = Command::new(&drop[0]).args(&drop[1..]).arg("test").arg("-x").arg(pleat_e2e::pleat()).status();
@@ -43,6 +47,27 @@ fn compare(turn: &Turn, ram: &str, program: &[String]) {
     let stats = stats(turn);
     assert!(stats["pages_encoded"].as_u64() > Some(1000), "nothing was folded: {}, {stats}", after.stderr);
     turn.assert_clean(&after);
+}
+
+/// "no permission for userfaultfd (say the ways to get it)": one line with all three, and 125.
+#[test]
+fn who_may_not_is_told_the_ways() {
+    let turn = turn("refused");
+    let command = match as_nobody(&turn, pleat_words(&turn.options("32M"), &words(["true"]))) {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    let run = folded_by(command);
+    assert_eq!(run.shell_status(), 125, "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "not one line: {}", run.stderr);
+    for way in ["CAP_SYS_PTRACE", "pleat doctor", "vm.unprivileged_userfaultfd", "/dev/userfaultfd", "--user-mode"] {
+        assert!(run.stderr.contains(way), "`{way}` is not mentioned: {}", run.stderr);
+    }
+    let doctor = as_nobody(&turn, vec![pleat_e2e::text(&pleat_e2e::pleat()), "doctor".to_owned()]);
+    let doctor = plain_by(doctor.expect("it worked above"));
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(said.contains("sudo setpriv") && said.contains("+sys_ptrace"), "the exact command is not there: {said}");
+    turn.assert_clean(&run);
 }
 
 #[test]

@@ -50,8 +50,6 @@ const SCAN_NS_SHORT: u64 = 500_000;
 const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
 /// Pages that the write-back hand passes under one hold of the lock.
 const WRITE_BACK_LOOKS: u64 = 2048;
-/// The part of the pool that may lie idle before it is compacted, as a divisor.
-const IDLE_DIVISOR: u64 = 16;
 const COMPACT_STEP: usize = 64;
 const CLEAN_STEP: usize = 64;
 /// Time between two looks at the numbers of the ledger.
@@ -342,7 +340,7 @@ impl Reclaimer {
         while pager.kernel.now_ns() < until_ns {
             let mut state = pager.lock();
             let figures = state.cache.store_figures();
-            if state.frozen || state.area.is_some() || figures.free.0 <= figures.pool.0 / IDLE_DIVISOR + (1 << 18) {
+            if state.frozen || state.area.is_some() || !figures.is_sparse() {
                 return;
             }
             let given_back = state.cache.compact(COMPACT_STEP);

@@ -101,7 +101,17 @@ pub struct StoreFigures {
     pub sectors_shared: u64,
 }
 
+/// The part of the pool that may lie idle before it is worth compacting, as a divisor, ...
+const IDLE_DIVISOR: u64 = 20;
+/// ... and what may in any case: a few slabs of each size that is in use.
+const IDLE_BYTES: u64 = 128 << 10;
+
 impl StoreFigures {
+    /// Whether so much of the pool lies idle that it should be compacted.
+    pub fn is_sparse(&self) -> bool {
+        self.free.0 > self.pool.0 / IDLE_DIVISOR + IDLE_BYTES
+    }
+
     /// Waste inside the room that encodings have: what the papers call internal fragmentation, and headers.
     pub fn internal_waste(&self) -> ByteCount {
         self.headers + self.rounding

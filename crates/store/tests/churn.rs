@@ -77,11 +77,16 @@ impl Churn {
         }
     }
 
-    /// Compacts a little when more than a twentieth is free, as the cache does.
+    /// Compacts where too much is free, as the pager does (`Reclaimer::compact`): step by step, until nothing comes of it.
     fn keep_compact(&mut self) {
-        let figures = self.store.figures();
-        if figures.free.0 * 20 > figures.pool.0 {
-            self.compact(64);
+        let mut before = self.store.figures();
+        while before.is_sparse() {
+            let given_back = self.compact(64);
+            let after = self.store.figures();
+            if given_back == 0 && after.free == before.free {
+                return;
+            }
+            before = after;
         }
     }
 
@@ -110,8 +115,10 @@ impl Churn {
     }
 
     #[track_caller]
-    fn assert_utilisation(&mut self, stage: &str, percent: u64) {
+    fn assert_utilisation(&mut self, stage: &str) {
         let figures = self.store.figures();
+        // Of a few MiB, slabs that are not full are one part more in a hundred.
+        let percent = if figures.pool.0 > 8 << 20 { 90 } else { 89 };
         let StoreFigures { encodings, stored, headers, rounding, free, tail, pool, metadata, .. } = figures;
         assert_eq!(stored + headers + rounding + free + tail, pool);
         let share = |bytes: u64| bytes as f64 * 100.0 / pool.0 as f64;
@@ -138,18 +145,18 @@ impl Churn {
 }
 
 /// Fills, churns, shifts to another load twice, shrinks to 30 %, grows again.
-fn live(stored_bytes: u64, percent: u64) {
+fn live(stored_bytes: u64) {
     let mut churn = Churn::new();
     let puts = (stored_bytes / 1000) as usize;
     churn.run(Load::Heap, stored_bytes, puts);
-    churn.assert_utilisation("filled", percent);
+    churn.assert_utilisation("filled");
     churn.run(Load::Heap, stored_bytes, 4 * puts);
-    churn.assert_utilisation("churned", percent);
+    churn.assert_utilisation("churned");
     for load in [Load::Sparse, Load::Text, Load::Heap] {
         churn.run(load, stored_bytes, puts);
-        churn.assert_utilisation(&format!("shifting to {load:?}"), percent);
+        churn.assert_utilisation(&format!("shifting to {load:?}"));
         churn.run(load, stored_bytes, 4 * puts);
-        churn.assert_utilisation(&format!("shifted to {load:?}"), percent);
+        churn.assert_utilisation(&format!("shifted to {load:?}"));
     }
     let mut at = 0;
     while churn.store.figures().stored.0 > stored_bytes * 3 / 10 {
@@ -160,26 +167,26 @@ fn live(stored_bytes: u64, percent: u64) {
         }
     }
     churn.puts = at;
-    churn.assert_utilisation("shrunk", percent);
+    churn.assert_utilisation("shrunk");
     churn.run(Load::Heap, stored_bytes, 2 * puts);
-    churn.assert_utilisation("grown", percent);
+    churn.assert_utilisation("grown");
 }
 
 #[test]
 fn a_pool_of_64_mib_stays_nine_tenths_encodings() {
-    live(64 << 20, 90);
+    live(64 << 20);
 }
 
 #[test]
 #[ignore = "takes ten seconds; for tuning"]
 fn a_pool_of_256_mib_stays_nine_tenths_encodings() {
-    live(256 << 20, 90);
+    live(256 << 20);
 }
 
 /// With ten encodings a class the slabs are mostly half full; what compaction can do then is to fill longer slots.
 #[test]
-fn a_pool_of_16_mib_comes_close() {
-    live(16 << 20, 88);
+fn a_pool_of_16_mib_stays_nine_tenths_encodings() {
+    live(16 << 20);
 }
 
 #[test]

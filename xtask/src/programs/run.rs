@@ -70,8 +70,8 @@ pub(super) fn run(program: &Program, dir: &Path, under: Under, timeout: Duration
     command.env("INPUT", dir.join("input")).env("HERE", sh::root()).env("LC_ALL", "C").env("HOME", &work);
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", words[0]))?;
-    let counted = if matches!(under, Under::Pleat { .. }) { Root::Left } else { Root::Counted };
-    let watcher = Watcher::start(child.id(), counted, SAMPLE);
+    let role = if matches!(under, Under::Pleat { .. }) { Root::Runner } else { Root::Program };
+    let watcher = Watcher::start(child.id(), role, SAMPLE);
     let (status, timed_out) = wait(&mut child, timeout)?;
     let wall_s = start.elapsed().as_secs_f64();
     let peaks = watcher.stop();

@@ -49,7 +49,17 @@ fn equals_memory(file: &SwapFile, seed: u64) {
 fn a_swap_file_equals_memory() {
     let directory = Directory::new("equal");
     let file = SwapFile::create_in(&directory.path("."), BYTES_MAX).unwrap();
-    println!("{:?}", file.caching());
+    // The same asked of the file system by way of another program: dd opens with O_DIRECT, or says that it cannot.
+    let probe = directory.0.join("probe");
+    let dd = std::process::Command::new("dd")
+        .args(["if=/dev/zero", "bs=4096", "count=1", "oflag=direct"])
+        .arg(format!("of={}", probe.display()))
+        .output();
+    match dd {
+        Ok(run) if run.status.success() => assert_eq!(file.caching(), Caching::Direct),
+        other => println!("skipped: no direct I/O in {}: {other:?}", directory.0.display()),
+    }
+    let _ = std::fs::remove_file(probe);
     equals_memory(&file, 1);
     // And through the page cache, as on a file system without direct I/O.
     let file = SwapFile::create_in(&directory.path("."), BYTES_MAX).unwrap();
