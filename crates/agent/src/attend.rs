@@ -1,46 +1,322 @@
-//! What a parent's handler does for a forked child until the child's own agent has taken over: it reads what the child
-//! misses to it, and tells it what has changed since the state was frozen.
+//! What a parent's handler does for a forked child until the child's own agent has taken over: it finds out which memory is
+//! the child's, reads what the child misses to it, and tells it what has changed since the state was frozen.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use page::{PageBytes, PageIndex};
+use page::{PageBytes, PageCount, PageIndex};
 use pager::Server;
 use sys::handover::Line;
 use sys::kernel::{ForkedMemory, Kernel as _, Message, PageRange};
 use sys::thread;
 use sys::uffd::Uffd;
+use sys::{AsFd as _, Errno};
 
-use crate::failure::fail;
-use crate::fork::{FILL, LOOK, MOVED, PAUSE, READY, REMOVED, UNMAPPED, YOURS};
-use crate::keeper::Keeper;
+use crate::failure::{fail, say};
+use crate::fork::{FILL, LOOK, MOVED, PAUSE, READY, REMOVED, THIS, UNMAPPED, WHICH, YOURS};
+use crate::handler::Reason;
+use crate::keeper::{Keeper, RunningTime};
+use crate::refused::{Refused, adopt, end};
 
 /// Looks for a moment in which no layout message is on its way, ten seconds of running time in all.
 const PLACE_TRIES_MAX: u32 = 200_000;
+/// Children that may be libc's: those that are forked by raw system calls while the state is frozen are among them.
+const CANDIDATES_MAX: usize = sys::linux::OTHERS_MAX;
+/// The longest wait for a child's agent to call where others might be taken for it, in ns of running time.
+const CALL_WAIT_NS: u64 = 10_000_000_000;
+/// Tries to tell a child its number.
+const TELL_TRIES_MAX: u32 = 1000;
 
-/// On the handler's thread: looks after a child that has been forked, until it looks after itself.
-pub(crate) fn attend(keeper: &Keeper, server: &mut Server) {
-    if !keeper.pager.has_forked() {
-        return;
-    }
-    let is_frozen = keeper.forks.begin_attending();
-    let Some(ForkedMemory(number)) = keeper.pager.take_forked() else { return };
-    // SAFETY: the message brought the descriptor into this thread's table, and it is taken once.
-    let child = Uffd::adopt(unsafe { thread::take_descriptor(number) });
-    if !is_frozen {
-        let why = "was forked by a raw system call and is ended: pleat can follow libc's fork only";
-        return refuse(keeper, server, &child, why);
-    }
-    let reader = if let Some(shared) = place(keeper, server, &child) {
-        serve_until_taken_over(keeper, server, &child, &shared)
-    } else {
-        refuse(keeper, server, &child, "was forked while other threads changed the layout, and is ended");
-        None
-    };
-    keeper.forks.finish(&keeper.pager, reader);
+/// A layout change as the agents tell it to each other.
+type Change = (u8, [u64; 3]);
+
+/// A child that may be libc's.
+struct Candidate {
+    memory: Uffd,
+    /// What has changed in its layout since the fork.
+    changes: Vec<Change>,
 }
 
-/// What the handler does between two looks at the child.
+/// What the handler has for forks. Does not allocate but where that is said: the program may be forking, and its heap must
+/// not be copied in the middle of an allocation.
+pub(crate) struct Attendant {
+    candidates: Vec<Candidate>,
+    pub(crate) refused: Refused,
+}
+
+impl Attendant {
+    pub(crate) fn new() -> Self {
+        Self { candidates: Vec::with_capacity(CANDIDATES_MAX), refused: Refused::new() }
+    }
+
+    /// Looks after children that have been forked: one of libc's until it looks after itself.
+    pub(crate) fn attend(&mut self, keeper: &Keeper, server: &mut Server) {
+        while keeper.pager.has_forked() {
+            if keeper.forks.begin_attending() {
+                self.attend_fork(keeper, server);
+            } else if let Some(forked) = keeper.pager.take_forked() {
+                // One at a time: that of libc's next fork may stand behind it.
+                self.refused.add(keeper, adopt(forked));
+            }
+        }
+        self.refused.look(keeper);
+    }
+
+    fn attend_fork(&mut self, keeper: &Keeper, server: &mut Server) {
+        let reader = self.find(keeper, server).and_then(|(Candidate { memory: child, changes }, line)| {
+            self.refuse_others(keeper);
+            if let Some(shared) = self.place(keeper, server, &child) {
+                let changes = shared.iter().filter_map(change).chain(changes).collect();
+                self.serve_until_taken_over(keeper, server, &child, line, changes)
+            } else {
+                self.refuse_misplaced(keeper, server, &child, line);
+                None
+            }
+        });
+        self.refuse_others(keeper);
+        keeper.forks.finish(&keeper.pager, reader);
+    }
+
+    /// The child of libc's fork, and the line to its agent if that has called already; `None` if it has ended, or has never
+    /// been: there are only children of raw system calls.
+    fn find(&mut self, keeper: &Keeper, server: &mut Server) -> Option<(Candidate, Option<Line>)> {
+        let reception = &keeper.forks.reception;
+        while !keeper.forks.has_returned() && !reception.is_called() {
+            serve_own(keeper, server);
+            self.gather(keeper);
+            self.refused.look(keeper);
+            keeper.pager.kernel.wait_for_any([reception.as_fd()].into_iter(), LOOK);
+        }
+        // From here on the heap may be used: the fork has happened. The message about it has been read before its thread
+        // returned, and before the child ran.
+        self.gather(keeper);
+        if self.candidates.len() == 1 {
+            self.candidates.pop().map(|child| (child, None))
+        } else {
+            self.ask(keeper, server)
+        }
+    }
+
+    /// Asks the agent that calls which of the candidates is its process.
+    fn ask(&mut self, keeper: &Keeper, server: &mut Server) -> Option<(Candidate, Option<Line>)> {
+        let mut line: Option<Line> = None;
+        let (mut running, mut waited_ns) = (RunningTime::default(), 0);
+        while waited_ns < CALL_WAIT_NS {
+            waited_ns += running.step_ns(keeper.pager.kernel.now_ns());
+            serve_own(keeper, server);
+            self.refused.look(keeper);
+            self.serve_candidates(keeper, server);
+            if self.candidates.is_empty() {
+                return None;
+            }
+            match &line {
+                None => {
+                    line = keeper.forks.accept_child(&keeper.pager);
+                    if let Some(line) = &line {
+                        self.candidates.iter().for_each(|child| tell_number(keeper, server, &child.memory));
+                        // Who cannot be asked has ended.
+                        let _ = line.send(WHICH, &[]);
+                    }
+                }
+                Some(asked) if !asked.is_readable(Duration::ZERO) => {}
+                Some(asked) => {
+                    if let Ok((THIS, [own, ..])) = asked.hear(Duration::ZERO)
+                        && let Some(at) =
+                            self.candidates.iter().position(|child| u64::from(number(&child.memory)) == own)
+                    {
+                        return Some((self.candidates.swap_remove(at), line));
+                    }
+                    line = None;
+                }
+            }
+            let others = [keeper.forks.reception.as_fd()].into_iter();
+            keeper.pager.kernel.wait_for_any(others.chain(line.as_ref().map(Line::as_fd)), LOOK);
+        }
+        None
+    }
+
+    /// Takes those that the messages read so far have told of.
+    fn gather(&mut self, keeper: &Keeper) {
+        while let Some(forked) = keeper.pager.take_forked() {
+            if self.candidates.len() == CANDIDATES_MAX {
+                self.candidates.retain(|child| !child.memory.is_orphaned(keeper.pager.kernel.probe()));
+            }
+            if self.candidates.len() == CANDIDATES_MAX {
+                fail(format_args!(
+                    "more than {CANDIDATES_MAX} processes forked by raw system calls beside one of libc's"
+                ));
+            }
+            self.candidates.push(Candidate { memory: adopt(forked), changes: Vec::new() });
+        }
+    }
+
+    /// Serves the faults of all that may be libc's child: it can have some before its agent calls, for libc looks at the
+    /// stacks of its parent's threads. The state was frozen when any of them was forked, so it is right for all.
+    fn serve_candidates(&mut self, keeper: &Keeper, server: &mut Server) {
+        let mut at = 0;
+        while at < self.candidates.len() {
+            if self.candidates[at].memory.is_orphaned(keeper.pager.kernel.probe()) {
+                self.candidates.swap_remove(at);
+            } else if self.candidates[at].serve(keeper, server, &mut self.refused) {
+                at += 1;
+            } else {
+                self.refused.add(keeper, self.candidates.swap_remove(at).memory);
+            }
+        }
+    }
+
+    fn refuse_others(&mut self, keeper: &Keeper) {
+        while let Some(child) = self.candidates.pop() {
+            self.refused.add(keeper, child.memory);
+        }
+    }
+
+    /// What the handler does between two looks at the child. Whoever else has been forked meanwhile is not libc's.
+    fn serve_others(&mut self, keeper: &Keeper, server: &mut Server) {
+        serve_own(keeper, server);
+        while let Some(forked) = keeper.pager.take_forked() {
+            self.refused.add(keeper, adopt(forked));
+        }
+        self.refused.look(keeper);
+    }
+
+    /// Reads the layout messages that were on their way when the memory was copied, and finds out which of them the child
+    /// shares. `None`: the program changes its layout without a pause, or what is seen cannot be.
+    fn place(&mut self, keeper: &Keeper, server: &mut Server, child: &Uffd) -> Option<Vec<Message>> {
+        for _ in 0..PLACE_TRIES_MAX {
+            self.serve_others(keeper, server);
+            if !keeper.pager.kernel.layout_is_changing() {
+                let forked = ForkedMemory(child.number());
+                return keeper.pager.place_fork(forked, &mut |page| child.is_registered(page));
+            }
+            thread::sleep(PAUSE);
+        }
+        None
+    }
+
+    /// Serves the child's faults and hands its memory over; `line` if its agent has called. `changes`: in the child's layout
+    /// since the state was frozen. `None`: the child has ended first.
+    fn serve_until_taken_over(
+        &mut self,
+        keeper: &Keeper,
+        server: &mut Server,
+        child: &Uffd,
+        mut line: Option<Line>,
+        mut changes: Vec<Change>,
+    ) -> Option<Line> {
+        let send = |line: &Line| keeper.forks.send_descriptors(line, Some(child.number()), &keeper.pager);
+        line.iter().for_each(send);
+        loop {
+            let others = [child.as_fd(), keeper.forks.reception.as_fd()].into_iter();
+            keeper.pager.kernel.wait_for_any(others.chain(line.as_ref().map(Line::as_fd)), LOOK);
+            self.serve_others(keeper, server);
+            serve_child(keeper, server, child, &mut changes);
+            match &line {
+                None if child.is_orphaned(keeper.pager.kernel.probe()) => return None,
+                None => {
+                    line = keeper.forks.accept_child(&keeper.pager);
+                    line.iter().for_each(send);
+                }
+                Some(ready) if !ready.is_readable(Duration::ZERO) => {}
+                Some(ready) => match ready.hear(Duration::ZERO) {
+                    Ok((READY, words)) if keeper.forks.is_of_this_fork(words) => {
+                        serve_child(keeper, server, child, &mut changes);
+                        let told = changes.iter().try_for_each(|(byte, words)| ready.tell(*byte, *words));
+                        return told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok().then_some(line).flatten();
+                    }
+                    Ok((FILL, words)) if keeper.forks.is_of_this_fork(words) => {
+                        if self.fill(keeper, server, child, &mut changes) {
+                            let _ = ready.tell(YOURS, [0; 3]);
+                        }
+                        return None;
+                    }
+                    // The caller was another fork's, or has ended. Whose memory this is may live: it is asked for above.
+                    _ => line = None,
+                },
+            }
+        }
+    }
+
+    /// Brings all that the child misses. False if that cannot be told: a range has moved meanwhile, or a page is lost.
+    fn fill(&mut self, keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<Change>) -> bool {
+        let mut from = PageIndex(0);
+        loop {
+            self.serve_others(keeper, server);
+            serve_child(keeper, server, child, changes);
+            if changes.iter().any(|(byte, _)| *byte == MOVED) {
+                return false;
+            }
+            let removed: Vec<_> = changes
+                .iter()
+                .map(|(_, [start, end, _])| PageRange { start: PageIndex(*start), end: PageIndex(*end) })
+                .collect();
+            let put = &mut |page, bytes: &PageBytes| child.fill(page, bytes);
+            match server.fill_child(&keeper.pager, &mut from, &removed, put) {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(stuck) => {
+                    let pid = thread::process_id();
+                    say(format_args!("a child of process {pid} is ended: {}", Reason(stuck)));
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// A child whose layout we do not know would read zeros where its memory is with us. It is ended at the first such page,
+    /// with a line that says why. Its agent hears that nobody is there, and ends it too.
+    fn refuse_misplaced(&mut self, keeper: &Keeper, server: &mut Server, child: &Uffd, mut line: Option<Line>) {
+        const WHY: &str = "was forked while other threads changed the layout, and is ended";
+        while !child.is_orphaned(keeper.pager.kernel.probe()) {
+            if line.take().is_some() {
+                say(format_args!("a child of process {} {WHY}", thread::process_id()));
+            }
+            let others = [child.as_fd(), keeper.forks.reception.as_fd()].into_iter();
+            keeper.pager.kernel.wait_for_any(others, LOOK);
+            line = keeper.forks.accept_child(&keeper.pager);
+            while let Some(message) = child.read() {
+                if let Message::Fault { page, thread, .. } = message {
+                    say(format_args!("process {thread} {WHY}"));
+                    end(keeper, child, page, thread);
+                }
+            }
+            self.serve_others(keeper, server);
+        }
+    }
+}
+
+impl Candidate {
+    /// Serves its faults as long as it changes nothing by itself. False if it cannot be libc's child.
+    fn serve(&mut self, keeper: &Keeper, server: &mut Server, refused: &mut Refused) -> bool {
+        let Self { memory, changes } = self;
+        // What it has discarded or moved itself the frozen state does not know; libc's child hardly does before its agent is
+        // there, and then it waits.
+        while changes.is_empty() {
+            match memory.read() {
+                None => return true,
+                Some(Message::Fault { page, thread, .. }) => {
+                    let is_changing = keeper.pager.kernel.layout_is_changing();
+                    let forked = ForkedMemory(memory.number());
+                    let is_placed = !is_changing
+                        && keeper.pager.place_fork(forked, &mut |page| memory.is_registered(page)).is_some();
+                    if !is_placed {
+                        // Its thread comes again, when somebody can answer. It can be gone, nothing else.
+                        let _ = memory.wake(PageRange::new(page, PageCount(1)));
+                        return is_changing;
+                    }
+                    serve_page(keeper, server, memory, page, thread);
+                }
+                Some(Message::Fork(forked)) => {
+                    refused.add(keeper, adopt(forked));
+                    return false;
+                }
+                Some(message) => changes.extend(change(&message)),
+            }
+        }
+        true
+    }
+}
+
 fn serve_own(keeper: &Keeper, server: &mut Server) {
     keeper.is_alive();
     if let Err(stuck) = server.serve(&keeper.pager) {
@@ -48,128 +324,56 @@ fn serve_own(keeper: &Keeper, server: &mut Server) {
     }
 }
 
-/// Reads the layout messages that were on their way when the memory was copied, and finds out which of them the child
-/// shares. `None`: the program changes its layout without a pause, or what is seen cannot be.
-fn place(keeper: &Keeper, server: &mut Server, child: &Uffd) -> Option<Vec<Message>> {
-    for _ in 0..PLACE_TRIES_MAX {
-        serve_own(keeper, server);
-        if !keeper.pager.kernel.layout_is_changing() {
-            return keeper.pager.place_fork(&mut |page| child.is_registered(page));
+/// The number by which a candidate is known: that of a descriptor that is open, and not 0.
+fn number(child: &Uffd) -> u32 {
+    child.number() as u32 + 1
+}
+
+fn tell_number(keeper: &Keeper, server: &mut Server, child: &Uffd) {
+    for _ in 0..TELL_TRIES_MAX {
+        // AGAIN: its layout is changing, for longer only where it is not the caller. Any other error: it has ended.
+        if keeper.pager.kernel.witness().tell(child, number(child)) != Err(Errno::AGAIN) {
+            return;
         }
+        serve_own(keeper, server);
         thread::sleep(PAUSE);
     }
-    None
 }
 
-/// Serves the child's faults and hands its memory over. `None`: the child has ended first.
-fn serve_until_taken_over(keeper: &Keeper, server: &mut Server, child: &Uffd, shared: &[Message]) -> Option<Line> {
-    let mut line: Option<Line> = None;
-    // What has changed in the child's layout since the state was frozen.
-    let mut changes: Vec<_> = shared.iter().filter_map(change).collect();
-    loop {
-        keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, line.as_ref(), LOOK);
-        serve_own(keeper, server);
-        serve_child(keeper, server, child, &mut changes);
-        match &line {
-            None if child.is_orphaned(keeper.pager.kernel.probe()) => return None,
-            None => {
-                line = keeper.forks.accept_child(&keeper.pager);
-                if let Some(line) = &line {
-                    keeper.forks.send_descriptors(line, Some(child.number()), &keeper.pager);
-                }
-            }
-            Some(ready) if !ready.is_readable(Duration::ZERO) => {}
-            Some(ready) => match ready.hear(Duration::ZERO) {
-                Ok((READY, words)) if keeper.forks.is_of_this_fork(words) => {
-                    serve_child(keeper, server, child, &mut changes);
-                    let told = changes.iter().try_for_each(|(byte, words)| ready.tell(*byte, *words));
-                    return told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok().then_some(line).flatten();
-                }
-                Ok((FILL, words)) if keeper.forks.is_of_this_fork(words) => {
-                    if fill(keeper, server, child, &mut changes) {
-                        let _ = ready.tell(YOURS, [0; 3]);
-                    }
-                    return None;
-                }
-                // The caller was another fork's, or has ended. Whose memory this is may live: it is asked for above.
-                _ => line = None,
-            },
-        }
-    }
-}
-
-/// Brings all that the child misses. False if that cannot be told: a range has moved meanwhile.
-fn fill(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<(u8, [u64; 3])>) -> bool {
-    let mut from = PageIndex(0);
-    loop {
-        serve_own(keeper, server);
-        serve_child(keeper, server, child, changes);
-        if changes.iter().any(|(byte, _)| *byte == MOVED) {
-            return false;
-        }
-        let removed: Vec<_> = changes
-            .iter()
-            .map(|(_, [start, end, _])| PageRange { start: PageIndex(*start), end: PageIndex(*end) })
-            .collect();
-        let put = &mut |page, bytes: &PageBytes| child.fill(page, bytes);
-        match server.fill_child(&keeper.pager, &mut from, &removed, put) {
-            Ok(true) => {}
-            Ok(false) => return true,
-            Err(stuck) => crate::handler::give_up(stuck),
-        }
-    }
-}
-
-fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<(u8, [u64; 3])>) {
+fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<Change>) {
     while let Some(message) = child.read() {
         match message {
-            Message::Fault { page, .. } => {
-                let served = server.serve_child(&keeper.pager, page, &mut |page, bytes| child.fill(page, bytes));
-                if let Err(stuck) = served {
-                    crate::handler::give_up(stuck);
-                }
-            }
+            Message::Fault { page, thread, .. } => serve_page(keeper, server, child, page, thread),
             // Fork handlers of other libraries that run before ours. The child must hear of it.
             Message::Remove(_) | Message::Remap { .. } => changes.extend(change(&message)),
             // The child compares its mappings with the state when it takes over.
             Message::Unmap(_) => {}
             // Before its agent has started the child has no way to fork but a raw system call.
-            Message::Fork(ForkedMemory(number)) => {
-                // SAFETY: the message brought the descriptor into this thread's table. Without it the grandchild's
-                // missing pages would be zeros; it waits at the first one instead, and is ended with its parent.
-                let _ = unsafe { thread::take_descriptor(number) };
+            Message::Fork(forked) => {
+                // Without it the grandchild's missing pages would be zeros; it waits at the first one instead, and is
+                // ended with its parent.
+                core::mem::forget(adopt(forked));
                 fail(format_args!("a forked process forked again by a raw system call before its agent had started"));
             }
         }
     }
 }
 
+fn serve_page(keeper: &Keeper, server: &mut Server, child: &Uffd, page: PageIndex, thread: u32) {
+    let served = server.serve_child(&keeper.pager, page, &mut |page, bytes| child.fill(page, bytes));
+    if let Err(stuck) = served {
+        // The page is lost to us, too; but we may never touch it.
+        say(format_args!("process {thread} is ended: {}", Reason(stuck)));
+        end(keeper, child, page, thread);
+    }
+}
+
 /// A layout message as the agents tell it to each other.
-fn change(message: &Message) -> Option<(u8, [u64; 3])> {
+fn change(message: &Message) -> Option<Change> {
     match *message {
         Message::Remove(range) => Some((REMOVED, [range.start.0, range.end.0, 0])),
         Message::Unmap(range) => Some((UNMAPPED, [range.start.0, range.end.0, 0])),
         Message::Remap { from, to } => Some((MOVED, [from.start.0, from.end.0, to.0])),
         Message::Fault { .. } | Message::Fork(_) => None,
     }
-}
-
-/// A child that cannot be followed: it has no agent, or we do not know its layout, and it would read zeros where its
-/// memory is with us. It is ended at the first such page, with a line that says why. An agent of it that calls hears
-/// that nobody is there, and ends it too.
-fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd, why: &str) {
-    while !child.is_orphaned(keeper.pager.kernel.probe()) {
-        keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, None, LOOK);
-        if keeper.forks.accept_child(&keeper.pager).is_some() {
-            crate::failure::say(format_args!("a child of process {} {why}", thread::process_id()));
-        }
-        while let Some(message) = child.read() {
-            if let Message::Fault { thread, .. } = message {
-                crate::failure::say(format_args!("process {thread} {why}"));
-                thread::kill_process(thread);
-            }
-        }
-        serve_own(keeper, server);
-    }
-    keeper.forks.reception.dismiss();
 }

@@ -39,6 +39,9 @@ pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 pub(crate) const DESCRIPTORS: u8 = b'd';
 pub(crate) const READY: u8 = b'r';
 pub(crate) const YOURS: u8 = b'y';
+/// Others have been forked too: the child is to say what its witness has been told, before it gets anything.
+pub(crate) const WHICH: u8 = b'w';
+pub(crate) const THIS: u8 = b't';
 /// The child will have no agent: all that is missing is to be brought.
 pub(crate) const FILL: u8 = b'f';
 pub(crate) const REMOVED: u8 = b'x';
@@ -84,6 +87,8 @@ const TO_BE_HANDED_OVER: u32 = 4;
 pub(crate) struct Forks {
     pub(crate) reception: Reception,
     stage: AtomicU32,
+    /// 1 once the forking thread is past its fork.
+    returned: AtomicU32,
     /// 1 while the reclaimer is asked to rest, and while it does.
     rest_wanted: AtomicU32,
     resting: AtomicU32,
@@ -110,6 +115,7 @@ impl Forks {
         Self {
             reception,
             stage: AtomicU32::new(NO_FORK),
+            returned: AtomicU32::new(0),
             rest_wanted: AtomicU32::new(0),
             resting: AtomicU32::new(0),
             done: AtomicU32::new(0),
@@ -203,11 +209,12 @@ impl Forks {
     /// On the handler's thread, which has heard of a child: from now on the fork is its to finish. Whether the state is
     /// frozen; if not, there is nothing to finish.
     pub(crate) fn begin_attending(&self) -> bool {
-        let is_frozen = self.stage.swap(ATTENDED, Ordering::AcqRel) == FROZEN;
-        if !is_frozen {
-            self.stage.store(NO_FORK, Ordering::Release);
-        }
-        is_frozen
+        self.stage.compare_exchange(FROZEN, ATTENDED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the forking thread is past its fork, whatever has come of it.
+    pub(crate) fn has_returned(&self) -> bool {
+        self.returned.load(Ordering::Acquire) == 1
     }
 
     /// The child's agent, if it calls.
@@ -289,6 +296,10 @@ impl Agent {
     /// On the forking thread, before the fork. Until it has left again no signal's handler runs on it: one that forks
     /// would wait at the gate for the thread that it interrupts.
     pub(crate) fn before_fork(&self) {
+        if self.keeper().is_some_and(|keeper| !keeper.pager.kernel.witness().is_at_home()) {
+            // With an agent in its parent it would have been ended when it asked.
+            fail(format_args!("process {} {}", thread::process_id(), crate::refused::RAW));
+        }
         let mask = thread::block_signals();
         self.growth.begin_fork();
         self.gate.close();
@@ -296,6 +307,7 @@ impl Agent {
         let Some(keeper) = self.keeper() else { return };
         let forks = &keeper.forks;
         forks.holders.store(2, Ordering::Relaxed);
+        forks.returned.store(0, Ordering::Relaxed);
         forks.done_before.store(forks.done.load(Ordering::Acquire), Ordering::Relaxed);
         forks.rest_wanted.store(1, Ordering::Release);
         let (mut running, mut waited_ns, mut has_told) = (RunningTime::default(), 0, false);
@@ -324,6 +336,8 @@ impl Agent {
             // The kernel lets us return only when the handler has read the message about the child. Without one there is
             // no child.
             let forks = &keeper.forks;
+            // Release: who sees it reads what has been told of the fork.
+            forks.returned.store(1, Ordering::Release);
             if !keeper.pager.has_forked_for_sure()
                 && forks.stage.compare_exchange(FROZEN, FAILED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             {

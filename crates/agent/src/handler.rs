@@ -3,10 +3,12 @@
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
+use sys::AsFd as _;
 use sys::kernel::Kernel;
 use sys::thread;
+use sys::uffd::Uffd;
 
-use crate::attend;
+use crate::attend::Attendant;
 use crate::failure::fail;
 use crate::keeper::Keeper;
 use crate::placement::Placement;
@@ -16,6 +18,9 @@ const IDLE: Duration = Duration::from_millis(100);
 /// Between two looks at faults that cannot be served before a fork is done.
 const DEFERRED_PAUSE: Duration = Duration::from_micros(50);
 
+/// Between two looks whether children that cannot be followed have ended.
+const REFUSED_LOOK: Duration = Duration::from_secs(1);
+
 /// Entry of the handler's thread; the argument is the keeper's address.
 pub(crate) extern "C" fn handle(argument: usize) -> ! {
     // SAFETY: the keeper is leaked before the thread is made.
@@ -23,13 +28,19 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
     thread::ask_for_short_slices();
     let mut server = pager::Server::new();
     let mut placement = Placement::new();
+    let mut attendant = Attendant::new();
     let pager = &keeper.pager;
     // Release: whoever waits for the handler sees its memory allocated.
     keeper.is_serving.store(true, Ordering::Release);
     loop {
-        if !pager.kernel.wait_for_messages(Some(IDLE)) {
-            server.relinquish();
-            pager.kernel.wait_for_messages(None);
+        if attendant.refused.is_empty() {
+            if !pager.kernel.wait_for_messages(Some(IDLE)) {
+                server.relinquish();
+                pager.kernel.wait_for_messages(None);
+            }
+        } else {
+            pager.kernel.wait_for_any(attendant.refused.memories().map(Uffd::as_fd), REFUSED_LOOK);
+            attendant.refused.forget_ended(keeper);
         }
         let entry = keeper.entry();
         loop {
@@ -37,7 +48,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
             misbehave(keeper);
             let may_be_more = server.serve(pager).unwrap_or_else(|stuck| give_up(stuck));
             placement.follow(server.last_thread(), server.served(), keeper.occupancy);
-            attend::attend(keeper, &mut server);
+            attendant.attend(keeper, &mut server);
             if server.has_deferred() {
                 thread::sleep(DEFERRED_PAUSE);
             } else if !may_be_more {
@@ -61,7 +72,7 @@ pub(crate) extern "C" fn write(argument: usize) -> ! {
 }
 
 /// What went wrong, for the program's user.
-struct Reason(pager::Stuck);
+pub(crate) struct Reason(pub(crate) pager::Stuck);
 
 impl core::fmt::Display for Reason {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

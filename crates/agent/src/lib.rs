@@ -12,7 +12,7 @@
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
 //!  fork     what forking thread and keeper do at a fork; `attend`: what the handler does for the child until the child's
-//!           own agent has taken over, `takeover`
+//!           own agent has taken over, `takeover`; `refused`: what it does with children that cannot be followed
 //! ```
 // Checks that build for tests (clippy) bring a standard library and its panic handler.
 #![cfg_attr(not(test), no_std)]
@@ -33,6 +33,7 @@ mod host;
 mod keeper;
 mod limits;
 mod placement;
+mod refused;
 mod share;
 mod takeover;
 mod watcher;

@@ -17,7 +17,9 @@ use sys::uffd::{Faults, Uffd};
 use sys::{Errno, OwnedFd};
 
 use crate::failure::fail;
-use crate::fork::{BEING_FILLED, DESCRIPTORS, FILL, Forks, MOVED, PATIENCE, READY, REMOVED, RESUMED, UNMAPPED, YOURS};
+use crate::fork::{
+    BEING_FILLED, DESCRIPTORS, FILL, Forks, MOVED, PATIENCE, READY, REMOVED, RESUMED, THIS, UNMAPPED, WHICH, YOURS,
+};
 use crate::keeper::{self, Keeper, Obstacle};
 use crate::watcher::Agent;
 
@@ -62,7 +64,7 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<Option<Obstacle>, Err
     let keeper = unsafe { &mut *keeper };
     let membership = agent.membership();
     let faults = keeper::faults(&membership);
-    let Inheritance { line, child, proc, inherited } = receive(&keeper.forks.reception.name(), faults)?;
+    let Inheritance { line, child, proc, inherited } = receive(keeper, faults)?;
     let means = match Means::open(agent, &proc) {
         Ok(means) => means,
         Err(obstacle) if faults == Faults::All => {
@@ -134,10 +136,16 @@ struct Inheritance {
 }
 
 /// Calls the parent's handler.
-fn receive(name: &[u8; 40], faults: Faults) -> Result<Inheritance, Errno> {
-    let mut line = Line::call(name)?;
+fn receive(keeper: &Keeper, faults: Faults) -> Result<Inheritance, Errno> {
+    let mut line = Line::call(&keeper.forks.reception.name())?;
     let mut received = Vec::new();
-    if line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)))? != DESCRIPTORS {
+    let mut receive = || line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)));
+    let mut told = receive()?;
+    if told == WHICH {
+        line.tell(THIS, [keeper.pager.kernel.witness().number().into(), 0, 0])?;
+        told = receive()?;
+    }
+    if told != DESCRIPTORS {
         return Err(Errno::PROTO);
     }
     let above = 1 + received.iter().map(|(_, number)| *number).max().unwrap_or(0);

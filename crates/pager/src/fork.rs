@@ -77,8 +77,12 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// Once no layout message is on its way, and before the child is served: which of those that have been read since the
     /// state was frozen the child's memory has seen. `is_registered` says whether a page of the child is, if that can be
     /// told. `None` if no order of them explains what is registered: then the child cannot be served.
-    pub fn place_fork(&self, is_registered: &mut dyn FnMut(PageIndex) -> Option<bool>) -> Option<Vec<Message>> {
-        self.lock().place_fork(is_registered)
+    pub fn place_fork(
+        &self,
+        child: ForkedMemory,
+        is_registered: &mut dyn FnMut(PageIndex) -> Option<bool>,
+    ) -> Option<Vec<Message>> {
+        self.lock().place_fork(child, is_registered)
     }
 
     /// Makes up for what has happened since the state was frozen. Returns the pin under which the child reads our
@@ -138,7 +142,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
 
     /// The program has forked, and no message tells of it: the fork is made while nobody changes the layout.
     pub fn note_fork(&self) {
-        self.lock().note_fork();
+        self.lock().note_untold_fork();
     }
 
     /// Compares the state with the memory that is really there.

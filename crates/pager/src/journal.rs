@@ -13,12 +13,16 @@
 use alloc::vec::Vec;
 
 use page::{PageCount, PageIndex};
-use sys::kernel::{Message, PageRange};
+use sys::kernel::{ForkedMemory, Message, PageRange};
 
 use crate::regions::Regions;
 
 /// Deeds that fit. Forks last a fraction of a millisecond; a full journal makes faults wait for the fork.
 pub(crate) const RECORDS_MAX: usize = 2048;
+
+/// Messages about forks while the state is frozen that fit. A child of one that does not fit is not the one that the state is
+/// frozen for, or is ended.
+pub(crate) const FORKS_MAX: usize = 256;
 
 /// Records on either side of the mark among which the fork is looked for: messages that were on their way then.
 const PLACES_MAX: usize = 64;
@@ -100,11 +104,25 @@ pub(crate) struct Journal {
     records: Vec<Record>,
     /// Records that the forked child shares.
     before_fork: usize,
+    /// Where among the records the messages about forks came. One of them is about the fork that the state is frozen for;
+    /// others are about raw system calls of other threads.
+    marks: Vec<Mark>,
+}
+
+/// Where a message about a fork came.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    child: ForkedMemory,
+    /// Records before it.
+    place: usize,
+    /// Layout messages before it that were held back when it came.
+    held: usize,
 }
 
 impl Journal {
     pub(crate) fn new() -> Self {
-        Self { records: Vec::with_capacity(RECORDS_MAX), before_fork: 0 }
+        let (records, marks) = (Vec::with_capacity(RECORDS_MAX), Vec::with_capacity(FORKS_MAX));
+        Self { records, before_fork: 0, marks }
     }
 
     /// Whether no more than `count` records fit any more.
@@ -118,23 +136,42 @@ impl Journal {
         self.records.push(record);
     }
 
-    /// The message about the fork has been read: what is noted from now on the forked child does not share, as far as we
-    /// know yet.
-    pub(crate) fn mark_fork(&mut self) {
-        self.before_fork = self.records.len();
+    /// The message about a fork has been read, while `held` layout messages are held back: what is noted from now on, but
+    /// for those, the forked child does not share, as far as we know yet.
+    pub(crate) fn mark_fork(&mut self, child: ForkedMemory, held: usize) {
+        if self.marks.len() < FORKS_MAX {
+            self.marks.push(Mark { child, place: self.records.len(), held });
+        }
+    }
+
+    /// The layout message that was held back at `place` has been noted.
+    pub(crate) fn pass_marks(&mut self, place: usize) {
+        let Self { records, marks, .. } = self;
+        marks.iter_mut().filter(|mark| place < mark.held).for_each(|mark| mark.place = records.len());
+    }
+
+    /// No layout message is held back any more.
+    pub(crate) fn settle_marks(&mut self) {
+        self.marks.iter_mut().for_each(|mark| mark.held = 0);
     }
 
     /// Once no layout message is on its way: finds where among the records the memory was copied. Of the places at which
     /// nothing is missing in the child that must be registered there, it is the nearest to the mark; false if there is
     /// none. The opposite, something that should not be registered and is, proves nothing: mappings grow without a
     /// message. `managed` is what was managed in the frozen state, `kept` what of it the child does not have, which says
-    /// nothing of the order; `is_registered` is `None` where the child cannot tell.
+    /// nothing of the order; `is_registered` is `None` where the child cannot tell. A child of which no message has come
+    /// since the state was frozen has no place.
     pub(crate) fn place_fork(
         &mut self,
+        child: ForkedMemory,
         mut managed: Regions,
         kept: &[PageRange],
         mut is_registered: impl FnMut(PageIndex) -> Option<bool>,
     ) -> bool {
+        // The last one: a descriptor's number is used again when that of a child that has ended is closed.
+        let Some(mark) = self.marks.iter().rfind(|mark| mark.child == child).map(|mark| mark.place) else {
+            return false;
+        };
         for range in kept {
             managed.cut(*range);
         }
@@ -146,7 +183,6 @@ impl Journal {
         }
         missing.retain(|page| is_registered(*page) == Some(false));
         let is_missing = |regions: &Regions| missing.iter().any(|page| regions.contains(*page));
-        let mark = self.before_fork;
         let places = mark.saturating_sub(PLACES_MAX)..(mark + PLACES_MAX).min(self.records.len() + 1);
         let mut explaining = Vec::new();
         for place in 0..places.end {
@@ -225,6 +261,7 @@ impl Journal {
     pub(crate) fn replay(&mut self, visit: impl FnMut(Record)) {
         self.records.drain(..).for_each(visit);
         self.before_fork = 0;
+        self.marks.clear();
     }
 }
 
@@ -290,6 +327,8 @@ mod tests {
 
     use super::*;
 
+    const CHILD: ForkedMemory = ForkedMemory(7);
+
     fn range(start: u64, end: u64) -> PageRange {
         PageRange { start: PageIndex(start), end: PageIndex(end) }
     }
@@ -339,14 +378,14 @@ mod tests {
                 for record in records {
                     journal.note(record);
                 }
-                journal.before_fork = mark;
+                journal.marks.push(Mark { child: CHILD, place: mark, held: 0 });
                 let is_registered = |page: PageIndex| match page.0 {
                     100 => Some(shares == 0),
                     200 => Some(shares > 0),
                     300 => Some(shares < 2),
                     _ => panic!("{page:?} is no witness"),
                 };
-                assert!(journal.place_fork(managed.clone(), &[], is_registered));
+                assert!(journal.place_fork(CHILD, managed.clone(), &[], is_registered));
                 assert_eq!(journal.before_fork, found, "{shares} shared, mark {mark}");
             }
         }
@@ -356,14 +395,39 @@ mod tests {
     fn a_fork_that_no_order_explains_is_not_placed() {
         let (region, other) = (range(100, 110), range(300, 310));
         let mut journal = Journal::new();
+        journal.mark_fork(CHILD, 0);
         journal.note(Record::Unmapped(region));
         journal.note(Record::Unmapped(other));
-        assert!(journal.place_fork(regions(&[region, other]), &[], |_| None));
+        assert!(journal.place_fork(CHILD, regions(&[region, other]), &[], |_| None));
         journal.note(Record::Moved { from: range(500, 510), to: PageIndex(100) });
         journal.note(Record::Moved { from: range(600, 610), to: PageIndex(500) });
         // The second move has happened and the first has not.
         let managed = regions(&[other, range(500, 510), range(600, 610)]);
-        assert!(!journal.place_fork(managed, &[], |page| Some(page.0 == 500)));
+        assert!(!journal.place_fork(CHILD, managed, &[], |page| Some(page.0 == 500)));
+    }
+
+    /// Other threads fork past libc at the same time: each child shares what came before the message about it, and what was
+    /// held back then. Nobody can tell more, for discarded memory stays registered.
+    #[test]
+    fn each_of_several_forks_has_a_place_of_its_own() {
+        let shared = |child| {
+            let mut journal = Journal::new();
+            let note = |journal: &mut Journal, at| journal.note(Record::Removed(range(at, at + 1)));
+            journal.mark_fork(ForkedMemory(1), 0);
+            note(&mut journal, 1);
+            journal.mark_fork(CHILD, 2);
+            journal.mark_fork(ForkedMemory(2), 3);
+            for (place, at) in [2, 3, 4].into_iter().enumerate() {
+                note(&mut journal, at);
+                journal.pass_marks(place);
+            }
+            journal.settle_marks();
+            note(&mut journal, 5);
+            journal.pass_marks(0);
+            journal.place_fork(child, regions(&[]), &[], |_| None).then(|| journal.shared_layout().count())
+        };
+        let numbers = [1, CHILD.0, 2, 3];
+        assert_eq!(numbers.map(|number| shared(ForkedMemory(number))), [Some(0), Some(3), Some(4), None]);
     }
 
     /// What is unmapped had been moved there a moment before, or is behind something that had been moved away: the child
@@ -377,13 +441,13 @@ mod tests {
             for is_shared in [false, true] {
                 let mut journal = Journal::new();
                 journal.note(first);
-                journal.mark_fork();
+                journal.mark_fork(CHILD, 0);
                 journal.note(then);
                 let Record::Unmapped(gone) = then else { unreachable!() };
                 let is_mapped = |page: PageIndex| old.contains(page) || new.contains(page);
                 let is_there = |page: PageIndex| first.carry(page) == page && is_mapped(page);
                 let is_registered = |page| Some(is_there(page) && !(is_shared && gone.contains(page)));
-                assert!(journal.place_fork(regions(&[old]), &[], is_registered));
+                assert!(journal.place_fork(CHILD, regions(&[old]), &[], is_registered));
                 assert_eq!(journal.before_fork, 1 + usize::from(is_shared), "{first:?}, then {then:?}");
             }
         }
@@ -396,10 +460,11 @@ mod tests {
         let (grown, target) = (range(500, 510), range(100, 110));
         for kept in [None, Some(grown)] {
             let mut journal = Journal::new();
+            journal.mark_fork(CHILD, 0);
             journal.note(Record::Unmapped(target));
             journal.note(Record::Moved { from: grown, to: target.start });
             let is_registered = |page: PageIndex| Some(target.contains(page));
-            assert!(journal.place_fork(regions(&[target]), kept.as_slice(), is_registered));
+            assert!(journal.place_fork(CHILD, regions(&[target]), kept.as_slice(), is_registered));
             assert_eq!(journal.before_fork, if kept.is_none() { 2 } else { 0 });
         }
     }

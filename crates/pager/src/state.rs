@@ -15,7 +15,7 @@ use sys::kernel::{ForkedMemory, Message, PageRange};
 
 use crate::account::{Accounts, Holdings};
 use crate::area::Counted;
-use crate::journal::{Journal, Record, Traced};
+use crate::journal::{FORKS_MAX, Journal, Record, Traced};
 use crate::ledger::FaultKind;
 use crate::order::{Ask, Before, Nobody, Window, Witnesses};
 use crate::regions::Regions;
@@ -47,7 +47,8 @@ pub(crate) struct State<S> {
     /// While the program forks nothing above may change; see [`Journal`].
     pub(crate) frozen: bool,
     journal: Journal,
-    /// Children whose memory nobody looks after yet. One, unless the program forks past libc's handlers.
+    /// Children whose memory nobody looks after yet. One, unless the program forks past libc's handlers. Does not grow while
+    /// the program forks: its heap must not be copied in the middle of an allocation.
     pub(crate) forked: VecDeque<ForkedMemory>,
     /// The message about the fork that the state is frozen for has been read.
     has_forked: bool,
@@ -62,8 +63,6 @@ pub(crate) struct State<S> {
     pub(crate) kept: Vec<PageRange>,
     /// Layout messages on their way, as far as they have been read.
     window: Window,
-    /// How many of them were held back when the message about the fork was read.
-    held_at_fork: usize,
     /// Ranges discarded where nothing is managed. The kernel tells of it before it does it, and until it has, the pages
     /// look as if they were there to stay: a scan must not adopt them.
     pub(crate) discarded_early: Regions,
@@ -97,14 +96,13 @@ impl<S: Store> State<S> {
             moves: Moves::default(),
             frozen: false,
             journal: Journal::new(),
-            forked: VecDeque::new(),
+            forked: VecDeque::with_capacity(FORKS_MAX),
             has_forked: false,
             copied: None,
             pin: None,
             wiped: Vec::new(),
             kept: Vec::new(),
             window: Window::new(),
-            held_at_fork: 0,
             discarded_early: Regions::default(),
             retry_at_ns: 0,
             layout_events: 0,
@@ -266,7 +264,7 @@ impl<S: Store> State<S> {
         self.layout_events += 1;
         if let Message::Fork(child) = message {
             self.forked.push_back(child);
-            return self.note_fork();
+            return self.note_fork(child);
         }
         let Some(record) = Record::of(message) else { return };
         if self.window.is_full() {
@@ -311,11 +309,9 @@ impl<S: Store> State<S> {
         for step in window.sort(witnesses, |page| self.before(page)).steps() {
             window.note(step);
             self.note_or_apply(step.record);
-            if self.frozen && step.place < self.held_at_fork {
-                self.journal.mark_fork();
-            }
+            self.journal.pass_marks(step.place);
         }
-        self.held_at_fork = 0;
+        self.journal.settle_marks();
         self.window = window;
     }
 
@@ -331,13 +327,17 @@ impl<S: Store> State<S> {
         }
     }
 
-    /// The fork that the state is frozen for has happened.
-    pub(crate) fn note_fork(&mut self) {
+    /// The message about a child has been read: as a rule that of the fork that the state is frozen for.
+    fn note_fork(&mut self, child: ForkedMemory) {
         if self.frozen {
-            self.journal.mark_fork();
-            self.held_at_fork = self.window.count();
+            self.journal.mark_fork(child, self.window.count());
             self.has_forked = true;
         }
+    }
+
+    /// The same where no message tells of it.
+    pub(crate) fn note_untold_fork(&mut self) {
+        self.has_forked = self.frozen;
     }
 
     fn apply(&mut self, record: Record) {
@@ -386,12 +386,16 @@ impl<S: Store> State<S> {
     }
 
     /// Once no layout message is on its way: finds out which of them the child shares; see [`Journal::place_fork`].
-    pub(crate) fn place_fork(&mut self, is_registered: impl FnMut(PageIndex) -> Option<bool>) -> Option<Vec<Message>> {
+    pub(crate) fn place_fork(
+        &mut self,
+        child: ForkedMemory,
+        is_registered: impl FnMut(PageIndex) -> Option<bool>,
+    ) -> Option<Vec<Message>> {
         if self.is_holding() {
             self.sort_out(&self.witnesses(&Nobody));
         }
         let Self { journal, regions, kept, .. } = self;
-        journal.place_fork(regions.clone(), kept, is_registered).then(|| journal.shared_layout().collect())
+        journal.place_fork(child, regions.clone(), kept, is_registered).then(|| journal.shared_layout().collect())
     }
 
     /// In a forked child: makes the frozen state one that changes, and follows what the parent has told instead of its

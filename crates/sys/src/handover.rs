@@ -66,6 +66,12 @@ impl Reception {
         is_let_in.then_some(Line(line))
     }
 
+    /// Whether somebody calls.
+    pub fn is_called(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        matches!(rustix::event::poll(&mut fds, Some(&crate::clock::timespec(Duration::ZERO))), Ok(1))
+    }
+
     /// Hangs up on whoever has called and has not been let in: a child that was ended while it called would be taken for
     /// the next one.
     pub fn dismiss(&self) {

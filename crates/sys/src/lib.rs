@@ -30,7 +30,8 @@ pub mod thread;
 pub mod uffd;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_user_mode.rs")]
 pub mod user_mode;
+pub mod witness;
 
 pub use area::Area;
-pub use rustix::fd::OwnedFd;
+pub use rustix::fd::{AsFd, OwnedFd};
 pub use rustix::io::Errno;

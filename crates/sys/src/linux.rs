@@ -11,21 +11,23 @@ use core::time::Duration;
 
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Timespec;
 use rustix::mm::{Advice, MprotectFlags};
 
-use crate::handover::{Line, Reception};
 use crate::kernel::{Kernel, Mapping, MappingName, Message, PageRange, Partial, Uncopied};
 use crate::maps::{CODE, Content};
 use crate::proc_files::ProcFiles;
 use crate::sync::Lock;
 use crate::uffd::{Faults, Uffd, feature};
+use crate::witness::Witness;
 use crate::{Area, Errno, clock, maps, user_mode};
 
 /// Pages that one `move_out` can take.
 pub const STAGING_PAGES: PageCount = PageCount(64);
 const _: () = assert!(STAGING_PAGES.0 <= maps::LEADING_PAGES_MAX as u64, "what has arrived must be seen whole");
+/// Descriptors beside the program's that one `wait_for_any` looks at.
+pub const OTHERS_MAX: usize = 255;
 /// How a move is refused of pages that are locked, or of another kind than where they would go.
 const NOT_ALLOWED: Partial = Partial { done: PageCount::ZERO, error: Some(Errno::INVAL) };
 /// Tries of the second move: it can meet a passing `AGAIN` or `BUSY`, never a lasting one.
@@ -40,6 +42,7 @@ pub struct Linux {
     frames_uffd: Uffd,
     staging: Area,
     frames: Area,
+    witness: Witness,
     /// What lies in the staging area.
     staged: Lock<Staged>,
     /// Whether the program has memory that is writable and executable.
@@ -113,13 +116,14 @@ impl Staged {
 pub struct Quarters {
     staging: Area,
     frames: Area,
+    witness: Witness,
 }
 
 impl Quarters {
     /// Reserves a staging area and `frames` frames.
     pub fn reserve(frames: PageCount) -> Result<Self, Errno> {
         let staging = Area::reserve(STAGING_PAGES.bytes().0 as usize)?;
-        Ok(Self { staging, frames: Area::reserve(frames.bytes().0 as usize)? })
+        Ok(Self { staging, frames: Area::reserve(frames.bytes().0 as usize)?, witness: Witness::reserve()? })
     }
 }
 
@@ -132,6 +136,7 @@ impl Linux {
         };
         let program = Uffd::open(features, faults)?;
         program.register(area_range(&quarters.staging))?;
+        quarters.witness.appear_in(&program)?;
         Self::inherit(program, quarters, openings)
     }
 
@@ -140,12 +145,14 @@ impl Linux {
     pub fn inherit(program: Uffd, quarters: Quarters, openings: Openings) -> Result<Self, Errno> {
         let Openings { frames_uffd, files } = openings;
         frames_uffd.register_target(area_range(&quarters.frames))?;
+        quarters.witness.appear_to(&program)?;
         Ok(Self {
             program,
             frames_uffd,
             files,
             staging: quarters.staging,
             frames: quarters.frames,
+            witness: quarters.witness,
             staged: Lock::new(Staged::default()),
             has_code: AtomicBool::new(false),
         })
@@ -164,13 +171,19 @@ impl Linux {
         rustix::event::poll(&mut fds, limit.as_ref()) != Ok(0)
     }
 
-    /// Sleeps until there is a message of this process or of its forked child, somebody calls, or somebody on the line
-    /// speaks; at most for `limit`.
-    pub fn wait_for_any(&self, child: &Uffd, reception: &Reception, line: Option<&Line>, limit: Duration) {
-        let program = self.program.as_fd();
-        let mut fds = [program, child.as_fd(), reception.as_fd(), line.map_or(program, AsFd::as_fd)]
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let _ = rustix::event::poll(&mut fds, Some(&crate::clock::timespec(limit)));
+    /// Sleeps until there is a message of this process or something to read from one of `others`, of which the first
+    /// [`OTHERS_MAX`] count; at most for `limit`.
+    pub fn wait_for_any<'a>(&'a self, others: impl Iterator<Item = BorrowedFd<'a>>, limit: Duration) {
+        let mut all = [self.program.as_fd(); 1 + OTHERS_MAX];
+        let used = 1 + all[1..].iter_mut().zip(others).map(|(slot, other)| *slot = other).count();
+        let mut fds = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let fds = &mut fds[..used];
+        let _ = rustix::event::poll(fds, Some(&crate::clock::timespec(limit)));
+    }
+
+    /// What tells this process's memory from that of its forked children.
+    pub fn witness(&self) -> &Witness {
+        &self.witness
     }
 
     /// Whether there is a message now.
@@ -190,8 +203,8 @@ impl Linux {
     }
 
     /// The addresses that must never be managed.
-    pub fn own_spans(&self) -> [core::ops::Range<u64>; 2] {
-        [self.staging.span(), self.frames.span()]
+    pub fn own_spans(&self) -> [core::ops::Range<u64>; 3] {
+        [self.staging.span(), self.frames.span(), self.witness.span()]
     }
 
     /// Takes the memory out of a kernel whose descriptors belong to another process: the child's copy after a fork.
@@ -204,7 +217,7 @@ impl Linux {
         self.files.forget();
         core::mem::forget(self.program);
         core::mem::forget(self.frames_uffd);
-        Quarters { staging: self.staging, frames: self.frames }
+        Quarters { staging: self.staging, frames: self.frames, witness: self.witness }
     }
 
     fn frame_address(&self, frame: FrameIndex) -> u64 {
@@ -319,7 +332,7 @@ fn arrived(told: Partial, there: PageCount, count: PageCount) -> Partial {
     }
 }
 
-fn area_range(area: &Area) -> PageRange {
+pub(crate) fn area_range(area: &Area) -> PageRange {
     PageRange::new(PageIndex::containing(area.base() as u64), PageCount((area.bytes() / PAGE_BYTES) as u64))
 }
 

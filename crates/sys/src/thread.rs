@@ -155,10 +155,10 @@ pub fn kill_program() -> ! {
     }
 }
 
-/// Sends SIGKILL to another process. The answer does not matter: it is either dead or not ours.
-pub fn kill_process(pid: u32) {
+/// Sends SIGKILL to another process, or to the one whose thread it is.
+pub fn kill_process(pid: u32) -> Result<(), Errno> {
     // SAFETY: takes two numbers.
-    unsafe { arch::syscall(number::KILL, [pid as usize, 9, 0, 0, 0, 0]) };
+    errno(unsafe { arch::syscall(number::KILL, [pid as usize, 9, 0, 0, 0, 0]) }).map(|_| ())
 }
 
 /// This process's id, asked anew each time: after fork it is another.

@@ -191,6 +191,13 @@ impl Uffd {
         filled.error.map_or(Ok(()), Err)
     }
 
+    /// Makes the hole at `page` one that ends with SIGBUS who touches it, and wakes who waits there.
+    pub fn poison(&self, page: PageIndex) -> Result<(), Errno> {
+        const UFFDIO_POISON: usize = 0xc020_aa08;
+        let mut argument = [page.address(), PAGE_BYTES as u64, 0, 0];
+        self.ioctl(UFFDIO_POISON, argument.as_mut_ptr())
+    }
+
     /// The next message, or `None` if there is none.
     pub fn read(&self) -> Option<Message> {
         let mut raw = [RawMessage::default()];

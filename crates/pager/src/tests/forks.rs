@@ -155,7 +155,7 @@ fn fork(world: &mut World, other: Other) -> (FakeKernel, Program, Vec<Message>) 
     drop(held);
     let forked = world.pager.take_forked().expect("the message has been read");
     let child = kernel.take_child(&forked);
-    let shared = world.pager.place_fork(&mut |page| Some(child.is_registered(page)));
+    let shared = world.pager.place_fork(forked, &mut |page| Some(child.is_registered(page)));
     (child, childs, shared.expect("some order explains it"))
 }
 
@@ -308,7 +308,7 @@ fn what_a_child_does_not_have_says_nothing_of_the_order() {
     let forked = world.pager.take_forked().expect("the message has been read");
     let child = world.pager.kernel.take_child(&forked);
     assert!(child.is_registered(moved.start) && !child.is_registered(kept.start));
-    let shared = world.pager.place_fork(&mut |page| Some(child.is_registered(page)));
+    let shared = world.pager.place_fork(forked, &mut |page| Some(child.is_registered(page)));
     assert_eq!(shared, Some(vec![]), "nothing of it was before the fork");
 }
 
@@ -347,7 +347,8 @@ fn what_moved_just_before_the_fork_is_mapped_over() {
     };
     let forked = world.pager.take_forked().expect("the message has been read");
     let child = world.pager.kernel.take_child(&forked);
-    let shared = world.pager.place_fork(&mut |page| Some(child.is_registered(page))).expect("it can be explained");
+    let shared =
+        world.pager.place_fork(forked, &mut |page| Some(child.is_registered(page))).expect("it can be explained");
     let moved = Message::Remap { from: range, to: target.start };
     assert_eq!(shared, [moved, Message::Unmap(over)]);
     become_child(world, child, childs, &shared);

@@ -1,0 +1,142 @@
+// Forks by raw system calls, of which libc and its handlers know nothing, beside forks of libc's. A child of a raw call may
+// be killed, but never find other content than there was; one of libc's must find all of it.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WORDS = 512 };
+
+static uint64_t *memory, pages, rounds;
+static volatile int is_over;
+
+static uint64_t word(uint64_t page, uint64_t at) { return page * 0x9e3779b97f4a7c15u ^ at % 7; }
+
+// 0 if every `step`th page is as it was.
+static int check(uint64_t from, uint64_t step) {
+    for (uint64_t page = from; page < pages; page += step)
+        for (uint64_t at = 0; at < WORDS; at++)
+            if (memory[page * WORDS + at] != word(page, at)) return 3;
+    return 0;
+}
+
+static pid_t fork_raw(void) {
+#ifdef SYS_fork
+    return syscall(SYS_fork);
+#else
+    return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+#endif
+}
+
+static void fail(const char *what) {
+    write(1, what, strlen(what));
+    write(1, "\n", 1);
+    _exit(4);
+}
+
+// A child of a raw call has seen what was there, or has been killed.
+static void wait_for_raw(pid_t child) {
+    int status;
+    if (waitpid(child, &status, 0) != child) fail("no child to wait for");
+    if (status != 0 && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) fail("a child of a raw call went wrong");
+}
+
+static void fork_by_libc(uint64_t from, uint64_t step) {
+    pid_t child = fork();
+    if (child < 0) fail("no fork");
+    if (child == 0) _exit(check(from, step));
+    int status;
+    if (waitpid(child, &status, 0) == child && status == 0) return;
+    printf("process %d, status %#x: ", (int)child, status);
+    fflush(stdout);
+    fail("a child of libc's fork did not end well");
+}
+
+// A child of a raw call that sleeps, and looks at its memory when it is told to.
+static pid_t fork_sleeper(int *to) {
+    int ends[2];
+    if (pipe(ends)) fail("no pipe");
+    pid_t child = fork_raw();
+    if (child < 0) fail("no raw fork");
+    if (child == 0) {
+        char byte;
+        close(ends[1]);
+        if (read(ends[0], &byte, 1) != 1) _exit(5);
+        _exit(check(0, 1));
+    }
+    close(ends[0]);
+    *to = ends[1];
+    return child;
+}
+
+// Others fork while it lives.
+static void sleep_beside(void) {
+    int to[2];
+    pid_t children[2] = {fork_sleeper(&to[0]), fork_sleeper(&to[1])};
+    for (uint64_t round = 0; round < rounds; round++) {
+        fork_by_libc(0, 1);
+        if (check(0, 1)) fail("the parent's memory has changed");
+    }
+    for (int at = 0; at < 2; at++) {
+        if (write(to[at], "", 1) != 1) fail("a child of a raw call is gone");
+        wait_for_raw(children[at]);
+    }
+}
+
+// A child of a raw call that forks by libc.
+static void fork_again(void) {
+    pid_t child = fork_raw();
+    if (child == 0) {
+        pid_t grandchild = fork();
+        if (grandchild == 0) _exit(check(0, 1));
+        int status;
+        _exit(waitpid(grandchild, &status, 0) == grandchild && status == 0 ? 0 : 6);
+    }
+    wait_for_raw(child);
+    fork_by_libc(0, 1);
+}
+
+static void *fork_raw_often(void *unused) {
+    (void)unused;
+    for (uint64_t round = 0; !is_over; round++) {
+        pid_t child = fork_raw();
+        if (child == 0) {
+            // Some end at once, some look first, some live for a while and look then.
+            if (round % 4 == 3) usleep(20000);
+            _exit(round % 4 ? check(round * 31 % pages, 97) : 0);
+        }
+        if (child > 0) wait_for_raw(child);
+    }
+    return 0;
+}
+
+static void fork_both(void) {
+    pthread_t threads[2];
+    for (int at = 0; at < 2; at++)
+        if (pthread_create(&threads[at], 0, fork_raw_often, 0)) fail("no thread");
+    for (uint64_t round = 0; round < rounds; round++) fork_by_libc(round * 31 % pages, 53);
+    is_over = 1;
+    for (int at = 0; at < 2; at++) pthread_join(threads[at], 0);
+    if (check(0, 1)) fail("the parent's memory has changed");
+}
+
+int main(int count, char **arguments) {
+    if (count < 4) return 2;
+    pages = strtoull(arguments[2], 0, 10) * 256, rounds = strtoull(arguments[3], 0, 10);
+    memory = mmap(0, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return 2;
+    for (uint64_t page = 0; page < pages; page++)
+        for (uint64_t at = 0; at < WORDS; at++) memory[page * WORDS + at] = word(page, at);
+    if (strcmp(arguments[1], "beside") == 0) sleep_beside();
+    if (strcmp(arguments[1], "again") == 0) fork_again();
+    if (strcmp(arguments[1], "both") == 0) fork_both();
+    printf("all well\n");
+    return 0;
+}

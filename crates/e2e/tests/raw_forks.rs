@@ -1,0 +1,55 @@
+//! Forks past libc, by raw system calls: their children cannot be followed, and must neither read zeros nor hold up
+//! anybody else.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use pleat_e2e::{Run, assert_same, folded, plain, skipped, turn, words};
+
+/// Runs rawforks.c, whose memory is twice the budget; `None` if that cannot be.
+fn run(name: &str, arguments: [&str; 3]) -> Option<(Run, Run)> {
+    let turn = turn(name);
+    let program = match turn.compile("rawforks.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    let [kind, mib, rounds] = arguments;
+    let command = words([&program, kind, mib, rounds]);
+    let (before, after) = (plain(&command), folded(&turn.options("32M"), &command));
+    println!("{kind}: {:.2?} against {:.2?}\n{}", after.wall, before.wall, after.stderr);
+    assert_same(&before, &after);
+    assert_eq!(after.stdout, b"all well\n");
+    turn.assert_clean(&after);
+    Some((before, after))
+}
+
+/// Each child of a raw call that has looked at its memory has ended with a line.
+fn assert_told(run: &Run, children: usize) {
+    let told = run.stderr.lines().filter(|line| line.contains("forked by a raw system call")).count();
+    assert_eq!(told, children, "{}", run.stderr);
+}
+
+#[test]
+fn a_child_of_a_raw_fork_that_sleeps_holds_nobody_up() {
+    let Some((_, after)) = run("raw-beside", ["beside", "64", "5"]) else { return };
+    assert_told(&after, 2);
+    assert!(after.wall < Duration::from_secs(10), "{:?}", after.wall);
+}
+
+/// Nobody would ever freeze its state: it has no agent.
+#[test]
+fn a_child_of_a_raw_fork_that_forks_by_libc_is_ended() {
+    let Some((_, after)) = run("raw-again", ["again", "64", "1"]) else { return };
+    assert_told(&after, 1);
+    assert!(after.wall < Duration::from_secs(10), "{:?}", after.wall);
+}
+
+/// The messages about both kinds come in any order, and each child's memory is to be told from the other's.
+#[test]
+fn raw_forks_and_forks_of_libc_at_once() {
+    let Some((_, after)) = run("raw-both", ["both", "64", "150"]) else { return };
+    assert!(after.wall < Duration::from_mins(1), "{:?}", after.wall);
+}
