@@ -14,12 +14,13 @@ use sys::uffd::Uffd;
 use crate::failure::fail;
 use crate::fork::{FILL, LOOK, MOVED, PAUSE, READY, REMOVED, UNMAPPED, YOURS};
 use crate::keeper::Keeper;
+use crate::refused::Refused;
 
 /// Looks for a moment in which no layout message is on its way, ten seconds of running time in all.
 const PLACE_TRIES_MAX: u32 = 200_000;
 
 /// On the handler's thread: looks after a child that has been forked, until it looks after itself.
-pub(crate) fn attend(keeper: &Keeper, server: &mut Server) {
+pub(crate) fn attend(keeper: &Keeper, server: &mut Server, refused: &mut Refused) {
     if !keeper.pager.has_forked() {
         return;
     }
@@ -28,13 +29,12 @@ pub(crate) fn attend(keeper: &Keeper, server: &mut Server) {
     // SAFETY: the message brought the descriptor into this thread's table, and it is taken once.
     let child = Uffd::adopt(unsafe { thread::take_descriptor(number) });
     if !is_frozen {
-        let why = "was forked by a raw system call and is ended: pleat can follow libc's fork only";
-        return refuse(keeper, server, &child, why);
+        return refused.add(child);
     }
     let reader = if let Some(shared) = place(keeper, server, &child) {
         serve_until_taken_over(keeper, server, &child, &shared)
     } else {
-        refuse(keeper, server, &child, "was forked while other threads changed the layout, and is ended");
+        refuse(keeper, server, &child, refused);
         None
     };
     keeper.forks.finish(&keeper.pager, reader);
@@ -154,21 +154,16 @@ fn change(message: &Message) -> Option<(u8, [u64; 3])> {
     }
 }
 
-/// A child that cannot be followed: it has no agent, or we do not know its layout, and it would read zeros where its
-/// memory is with us. It is ended at the first such page, with a line that says why. An agent of it that calls hears
-/// that nobody is there, and ends it too.
-fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd, why: &str) {
+/// A child whose layout we do not know: it would read zeros where its memory is with us. It is ended at the first such page,
+/// with a line that says why. An agent of it that calls hears that nobody is there, and ends it too.
+fn refuse(keeper: &Keeper, server: &mut Server, child: &Uffd, refused: &mut Refused) {
+    let why = "was forked while other threads changed the layout, and is ended";
     while !child.is_orphaned(keeper.pager.kernel.probe()) {
         keeper.pager.kernel.wait_for_any(child, &keeper.forks.reception, None, LOOK);
         if keeper.forks.accept_child(&keeper.pager).is_some() {
             crate::failure::say(format_args!("a child of process {} {why}", thread::process_id()));
         }
-        while let Some(message) = child.read() {
-            if let Message::Fault { thread, .. } = message {
-                crate::failure::say(format_args!("process {thread} {why}"));
-                thread::kill_process(thread);
-            }
-        }
+        refused.end_at_first_fault(keeper, child, why);
         serve_own(keeper, server);
     }
     keeper.forks.reception.dismiss();

@@ -10,6 +10,7 @@ use crate::attend;
 use crate::failure::fail;
 use crate::keeper::Keeper;
 use crate::placement::Placement;
+use crate::refused::Refused;
 
 /// When no fault has come for so long, its buffers are given back.
 const IDLE: Duration = Duration::from_millis(100);
@@ -23,11 +24,17 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
     thread::ask_for_short_slices();
     let mut server = pager::Server::new();
     let mut placement = Placement::new();
+    let mut refused = Refused::default();
     let pager = &keeper.pager;
     // Release: whoever waits for the handler sees its memory allocated.
     keeper.is_serving.store(true, Ordering::Release);
     loop {
-        if !pager.kernel.wait_for_messages(Some(IDLE)) {
+        if !refused.is_empty() {
+            if !refused.wait(keeper, IDLE) {
+                server.relinquish();
+                continue;
+            }
+        } else if !pager.kernel.wait_for_messages(Some(IDLE)) {
             server.relinquish();
             pager.kernel.wait_for_messages(None);
         }
@@ -37,7 +44,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
             misbehave(keeper);
             let may_be_more = server.serve(pager).unwrap_or_else(|stuck| give_up(stuck));
             placement.follow(server.last_thread(), server.served(), keeper.occupancy);
-            attend::attend(keeper, &mut server);
+            attend::attend(keeper, &mut server, &mut refused);
             if server.has_deferred() {
                 thread::sleep(DEFERRED_PAUSE);
             } else if !may_be_more {

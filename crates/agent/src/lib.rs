@@ -33,6 +33,7 @@ mod host;
 mod keeper;
 mod limits;
 mod placement;
+mod refused;
 mod share;
 mod takeover;
 mod watcher;

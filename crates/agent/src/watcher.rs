@@ -48,6 +48,8 @@ pub(crate) struct Agent {
     pub(crate) gate: Gate,
     /// The signal mask of the thread that has closed the gate to fork.
     pub(crate) forking_mask: AtomicU64,
+    /// In a forked child: `pleat run` knows it by no number, so that it may not be managed.
+    pub(crate) is_nameless: AtomicBool,
     /// In a forked child: how far its agent is; see `fork`.
     pub(crate) is_resumed: AtomicU32,
     /// The limit on descriptors, while a fork needs more of them.
@@ -76,6 +78,7 @@ impl Agent {
             keeper: AtomicPtr::new(core::ptr::null_mut()),
             gate: Gate::new(),
             forking_mask: AtomicU64::new(0),
+            is_nameless: AtomicBool::new(false),
             is_resumed: AtomicU32::new(0),
             limit: Lock::new(None),
         })

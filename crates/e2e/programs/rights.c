@@ -1,5 +1,6 @@
 // Gives up a right or lowers a limit while some of its memory is folded, goes on, forks, and the child forks again. Every
-// process checks every page, and what it makes new. rights WHAT [NUMBER]
+// process checks every page, and what it makes new. rights WHAT [NUMBER]. What makes it one of several threads, or asks for
+// namespaces or limits, is in surroundings.h.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/capability.h>
@@ -59,6 +60,8 @@ static int forbid(void) {
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
+#include "surroundings.h"
+
 static int give_up(const char *what, const char *number) {
     if (!strcmp(what, "user")) return setgid(65534) || setuid(65534);
     if (!strcmp(what, "capabilities")) {
@@ -68,6 +71,8 @@ static int give_up(const char *what, const char *number) {
     }
     if (!strcmp(what, "root")) return chroot(number) || chdir("/");
     if (!strcmp(what, "calls")) return forbid();
+    int answer = change_surroundings(what);
+    if (answer != UNKNOWN) return answer;
     // The soft limit: the agent may have no right to raise a hard one.
     struct rlimit limit;
     if (strcmp(what, "descriptors") || getrlimit(RLIMIT_NOFILE, &limit)) return 1;
@@ -95,6 +100,7 @@ int main(int count, char **words) {
     bad |= differs(first, PAGES, 1) | press();
     uint64_t *second = fill(PAGES, 2);
     bad |= press() || differs(first, PAGES, 1) || differs(second, PAGES, 2);
+    bad |= end_threads();
     printf("%d, %s, child %d\n", given_up, bad ? "differs" : "equal", forks(first, 1));
     return 0;
 }

@@ -104,3 +104,32 @@ fn a_debugger_reads_what_is_there_or_is_refused() {
         assert!(number(&run, " pages were refused") > 300, "ptrace reads what is folded: mend docs/programs.md");
     }
 }
+
+/// A mapping that grows downwards, shared memory of both kinds with holes: what is beside them leaves meanwhile.
+#[test]
+fn other_memory_beside_it_is_left_alone() {
+    for what in ["down", "shared"] {
+        if let Some(run) = crossed("shapes.c", what) {
+            assert_cold(&run);
+        }
+    }
+}
+
+/// What the agent writes to counts for the program's limit: it raises that by what it needs. Without, the run took a hundred
+/// seconds and wrote nothing to the swap file.
+#[test]
+fn a_limit_on_data_leaves_the_agent_room() {
+    if let Some(run) = crossed("shapes.c", "data") {
+        let peak = run.peaks.anon_bytes;
+        assert!(peak < 30 << 20, "{}", bench::size::mib(peak));
+        assert!(run.wall < std::time::Duration::from_secs(30), "{:?}", run.wall);
+    }
+}
+
+/// The swap file may not grow beyond a mebibyte: what does not fit stays in memory, with a line, and nobody gets SIGXFSZ.
+#[test]
+fn a_limit_on_files_loses_nothing() {
+    if let Some(run) = crossed("shapes.c", "file") {
+        assert!(run.stderr.contains("cannot be met"), "{}", run.stderr);
+    }
+}

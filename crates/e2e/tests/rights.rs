@@ -8,7 +8,7 @@ use pleat_e2e::{Run, assert_same, folded, plain, skipped, text, turn, words};
 /// Runs the program plain and under pleat and compares. What pleat said, unless the machine does not allow it.
 fn goes_on(what: &str, number: &str) -> Option<Run> {
     let turn = turn(&format!("rights-{what}{number}"));
-    let program = match turn.compile("rights.c", &[]) {
+    let program = match turn.compile("rights.c", &["-pthread"]) {
         Ok(program) => program,
         Err(why) => {
             skipped(&why);
@@ -40,6 +40,49 @@ fn another_user_forks() {
 #[test]
 fn without_capabilities_it_forks() {
     goes_on("capabilities", "");
+}
+
+/// Flags that take rights to /proc away, or huge pages.
+#[test]
+fn with_other_flags_it_forks() {
+    goes_on("flags", "");
+    goes_on("pages", "");
+}
+
+#[test]
+fn with_limits_on_data_locks_and_stack_it_forks() {
+    for what in ["data", "locked", "stack"] {
+        goes_on(what, "");
+    }
+}
+
+/// Other mounts over /proc and /dev/shm.
+#[test]
+fn with_mounts_of_its_own_it_forks() {
+    goes_on("mounts", "");
+}
+
+/// By glibc's signal to each thread that it knows: the agent's are none of them.
+#[test]
+fn threads_change_their_user_together() {
+    goes_on("threads", "");
+}
+
+/// As docs/programs.md has it: the agent's thread stands in the way. The program goes on.
+#[test]
+fn a_user_namespace_is_refused() {
+    let turn = turn("rights-people");
+    let program = match turn.compile("rights.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program, "people"]);
+    if plain(&command).stdout != b"0, equal, child 0\n" {
+        return skipped("no user namespaces here");
+    }
+    let after = folded(&turn.options("48M"), &command);
+    assert_eq!(after.stdout, b"-1, equal, child 0\n", "mend docs/programs.md: {}", after.stderr);
+    turn.assert_clean(&after);
 }
 
 /// There is no /proc inside, and no swap directory: the child's agent reaches its own /proc through its parent's.

@@ -173,6 +173,18 @@ impl Linux {
         let _ = rustix::event::poll(&mut fds, Some(&crate::clock::timespec(limit)));
     }
 
+    /// Sleeps until there is a message of this process's or of one of these, at most for `limit`; whether there is one of this
+    /// process's. Of more than seven others the rest is not waited for.
+    pub fn wait_for_each(&self, others: &[Uffd], limit: Duration) -> bool {
+        let mut fds: [PollFd<'_>; 8] =
+            core::array::from_fn(|_| PollFd::from_borrowed_fd(self.program.as_fd(), PollFlags::IN));
+        for (place, other) in fds[1..].iter_mut().zip(others) {
+            *place = PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN);
+        }
+        let _ = rustix::event::poll(&mut fds, Some(&crate::clock::timespec(limit)));
+        fds[0].revents().contains(PollFlags::IN)
+    }
+
     /// Whether there is a message now.
     pub fn has_messages(&self) -> bool {
         let mut fds = [PollFd::new(&self.program, PollFlags::IN)];

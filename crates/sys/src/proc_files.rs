@@ -1,6 +1,8 @@
 //! What /proc says of this process, through files that stay open: there may be no descriptor to be had later
 //! (`RLIMIT_NOFILE`), no path that leads there (chroot), or no right to use it (setuid).
 
+mod relatives;
+
 use alloc::boxed::Box;
 use alloc::vec;
 use core::fmt::Write as _;
@@ -123,10 +125,7 @@ impl ProcFiles {
     }
 
     fn stat_at(&self, path: core::fmt::Arguments<'_>) -> Option<Stat> {
-        let mut text = Path::default();
-        write!(text, "{path}\0").ok()?;
-        let path = core::ffi::CStr::from_bytes_until_nul(&text.bytes).ok()?;
-        Stat::read(rustix::fs::openat(&self.directory, path, READ, Mode::empty()).ok()?)
+        Stat::read(rustix::fs::openat(&self.directory, Path::of(path)?.as_c_str(), READ, Mode::empty()).ok()?)
     }
 }
 
@@ -179,7 +178,7 @@ impl Stat {
     }
 
     /// The first field: the process's id as that /proc has it.
-    fn id(&self) -> Option<u64> {
+    pub(crate) fn id(&self) -> Option<u64> {
         let id = self.text.split(|byte| *byte == b' ').next()?;
         core::str::from_utf8(id).ok()?.parse().ok()
     }
@@ -201,10 +200,21 @@ impl Stat {
 }
 
 /// A short path; what is longer is an error.
-#[derive(Default)]
 struct Path {
-    bytes: [u8; 32],
+    bytes: [u8; 48],
     used: usize,
+}
+
+impl Path {
+    fn of(path: core::fmt::Arguments<'_>) -> Option<Self> {
+        let mut text = Self { bytes: [0; 48], used: 0 };
+        write!(text, "{path}\0").ok()?;
+        Some(text)
+    }
+
+    fn as_c_str(&self) -> &core::ffi::CStr {
+        core::ffi::CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
+    }
 }
 
 impl core::fmt::Write for Path {

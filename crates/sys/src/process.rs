@@ -71,6 +71,28 @@ pub fn start_ticks() -> Option<u64> {
     field_of_stat(22)
 }
 
+/// When the process that /proc knows by this id started.
+pub fn start_ticks_of(pid: u32) -> Option<u64> {
+    let mut path = [0; 48];
+    let path = crate::thread::decimal_path(b"/proc/", pid, b"/stat\0", &mut path)?;
+    Stat::read(open(path, OFlags::RDONLY).ok()?)?.field(22)
+}
+
+/// The namespace that this process's id is of: the same number for all that live in it.
+pub fn id_namespace() -> Option<u64> {
+    rustix::fs::stat(c"/proc/self/ns/pid").ok().map(|stat| stat.st_ino)
+}
+
+/// Whether this process's parent lives in another namespace of process ids, as that of the first in a new one does.
+pub fn is_strange_to_its_parent() -> bool {
+    rustix::process::getppid().is_none()
+}
+
+/// This process's id as /proc has it, which may be of another namespace than our own.
+pub fn id_in_proc() -> Option<u32> {
+    Stat::read(open(c"/proc/self/stat", OFlags::RDONLY).ok()?)?.id()?.try_into().ok()
+}
+
 /// The number of execve, for who makes the call by libc.
 pub const EXECVE: core::ffi::c_long = number::EXECVE as core::ffi::c_long;
 
