@@ -102,26 +102,39 @@ static int register_own(void *memory, size_t bytes) {
     return ioctl(own, UFFDIO_REGISTER, &what) ? errno : 0;
 }
 
-static void userfaultfd(void) {
-    enum { PAGES = 2048 };
+enum { OWN_PAGES = 2048 };
+static unsigned char *own_memory;
+
+static void *fresh(void) {
+    return mmap(0, OWN_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+// Before memory is short.
+static void open_own(void) {
+    pthread_t thread;
     own = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
-    if (own < 0) return (void)printf("no userfaultfd: %s\n", strerror(errno));
+    if (own < 0) return;
     struct uffdio_api api = {.api = UFFD_API};
     check("UFFDIO_API", ioctl(own, UFFDIO_API, &api), 0);
-    unsigned char *memory = mmap(0, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    check("UFFDIO_REGISTER of fresh memory", register_own(memory, PAGES * PAGE), 0);
-    pthread_t thread;
-    check("pthread_create", pthread_create(&thread, 0, serve, memory), 0);
+    own_memory = fresh();
+    check("UFFDIO_REGISTER", register_own(own_memory, OWN_PAGES * PAGE), 0);
+    check("pthread_create", pthread_create(&thread, 0, serve, own_memory), 0);
+}
+
+static void userfaultfd(void) {
+    if (own < 0) return (void)printf("no userfaultfd: %s\n", strerror(errno));
     for (int round = 0; round < 3; round++) {
-        for (int page = 0; page < PAGES; page++) {
-            int at = page * 1031 % PAGES;
-            expect("what the program's own userfaultfd brought", memory + at * PAGE, PAGE, 10000 + at);
+        for (int page = 0; page < OWN_PAGES; page++) {
+            int at = page * 1031 % OWN_PAGES;
+            expect("what the program's own userfaultfd brought", own_memory + at * PAGE, PAGE, 10000 + at);
         }
         press();
-        // It brings it again.
-        check("madvise", madvise(memory, PAGES * PAGE / 2, MADV_DONTNEED), 0);
+        // It is brought again.
+        check("madvise", madvise(own_memory, OWN_PAGES * PAGE / 2, MADV_DONTNEED), 0);
     }
-    fprintf(stderr, "registering what is folded: %s\n", strerror(register_own(bulk, BULK)));
+    check("faults of the first page", faults_served, 3);
+    fprintf(stderr, "fresh memory: %s\n", strerror(register_own(fresh(), OWN_PAGES * PAGE)));
+    fprintf(stderr, "what is folded: %s\n", strerror(register_own(bulk, BULK)));
 }
 
 static size_t data_bytes(void) {
@@ -144,6 +157,7 @@ static void limited(int resource, size_t bytes, int rounds) {
 
 int main(int count, char **words) {
     if (count < 2) return 2;
+    if (strcmp(words[1], "userfaultfd") == 0) open_own();
     begin();
     if (strcmp(words[1], "down") == 0) under_pressure(down);
     if (strcmp(words[1], "shared") == 0) under_pressure(shared);

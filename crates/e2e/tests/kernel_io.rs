@@ -6,6 +6,10 @@ use pleat_e2e::{Run, assert_same, folded, plain, skipped, turn, words};
 
 /// Runs a program of `programs/` plain and in 24 MiB, with the test's directory as its last argument; `None` if it cannot be built.
 fn crossed(source: &str, what: &str) -> Option<Run> {
+    crossed_in("24M", source, what)
+}
+
+fn crossed_in(ram: &str, source: &str, what: &str) -> Option<Run> {
     let turn = turn(&format!("{}-{what}", source.trim_end_matches(".c")));
     let program = match turn.compile(source, &["-pthread"]) {
         Ok(program) => program,
@@ -17,7 +21,7 @@ fn crossed(source: &str, what: &str) -> Option<Run> {
     let command = words([&program, what, &turn.word("")]);
     let before = plain(&command);
     assert!(before.status.success(), "{what} fails without pleat: {}", String::from_utf8_lossy(&before.stdout));
-    let after = folded(&turn.options("24M"), &command);
+    let after = folded(&turn.options(ram), &command);
     print!("{what}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
     assert_same(&before, &after);
     turn.assert_clean(&after);
@@ -112,6 +116,18 @@ fn other_memory_beside_it_is_left_alone() {
         if let Some(run) = crossed("shapes.c", what) {
             assert_cold(&run);
         }
+    }
+}
+
+/// What the program has registered before memory is short is left to it. What is managed by then, fresh or not, has a
+/// userfaultfd already: the program hears so, as docs/programs.md has it.
+#[test]
+fn a_userfaultfd_of_the_programs_own_is_left_alone() {
+    if let Some(run) = crossed_in("48M", "shapes.c", "userfaultfd")
+        && !run.stdout.starts_with(b"no ")
+    {
+        assert_cold(&run);
+        assert_eq!(run.stderr.matches(": Device or resource busy").count(), 2, "mend docs/programs.md: {}", run.stderr);
     }
 }
 
