@@ -71,6 +71,7 @@ static int give_up(const char *what, const char *number) {
     }
     if (!strcmp(what, "root")) return chroot(number) || chdir("/");
     if (!strcmp(what, "calls")) return forbid();
+    if (!strcmp(what, "inside")) return execute_inside(number);
     int answer = change_surroundings(what);
     if (answer != UNKNOWN) return answer;
     // The soft limit: the agent may have no right to raise a hard one.
@@ -94,6 +95,8 @@ static int forks(const uint64_t *first, int depth) {
 }
 
 int main(int count, char **words) {
+    // While the program is small.
+    int early = strcmp(words[1], "early") ? 0 : unshare(CLONE_NEWUSER);
     uint64_t *first = fill(PAGES, 1);
     int bad = press();
     int given_up = give_up(words[1], count > 2 ? words[2] : "");
@@ -101,6 +104,6 @@ int main(int count, char **words) {
     uint64_t *second = fill(PAGES, 2);
     bad |= press() || differs(first, PAGES, 1) || differs(second, PAGES, 2);
     bad |= end_threads();
-    printf("%d, %s, child %d\n", given_up, bad ? "differs" : "equal", forks(first, 1));
+    printf("%d, %s, child %d\n", given_up | early, bad ? "differs" : "equal", forks(first, 1));
     return 0;
 }

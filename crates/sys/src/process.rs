@@ -96,6 +96,12 @@ pub fn id_in_proc() -> Option<u32> {
 /// The number of execve, for who makes the call by libc.
 pub const EXECVE: core::ffi::c_long = number::EXECVE as core::ffi::c_long;
 
+/// unshare(2), for this thread.
+pub fn unshare(flags: usize) -> Result<(), Errno> {
+    // SAFETY: takes a number; no memory is unshared but that of a process with one thread.
+    crate::thread::errno(unsafe { arch::syscall(number::UNSHARE, [flags, 0, 0, 0, 0, 0]) }).map(|_| ())
+}
+
 /// Whether this process may read a file, as far as it can see it.
 pub fn is_readable(path: &CStr) -> bool {
     rustix::fs::access(path, Access::READ_OK).is_ok()
@@ -150,7 +156,7 @@ pub fn library_memory() -> Result<Vec<core::ops::Range<u64>>, Errno> {
     maps::library_memory(open(c"/proc/self/maps", OFlags::RDONLY)?, &path[..length])
 }
 
-/// Whether a process of this id exists.
+/// Whether a process, or a thread, of this id exists.
 pub fn process_exists(pid: u32) -> bool {
     rustix::process::Pid::from_raw(pid as i32)
         .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
