@@ -53,8 +53,9 @@ fn torture(options: &Options) -> Result<()> {
     let (mut seed, mut steps, mut processes) = (options.seed, 0, 0);
     while start.elapsed() < time {
         let left = time.saturating_sub(start.elapsed()).clamp(Duration::from_secs(5), RUN);
+        let with = options.with.iter().map(|option| format!(" --with {option}")).collect::<Vec<_>>().concat();
         let done = run_seed(options, seed, left).with_context(|| {
-            format!("seed {seed} is wrong; `cargo x torture --seed {seed} --minutes 0.3` repeats it")
+            format!("seed {seed} is wrong; `cargo x torture --seed {seed} --minutes 0.3{with}` repeats it")
         })?;
         (steps, processes, seed) = (steps + done.0, processes + done.1, seed + 1);
     }
@@ -63,19 +64,24 @@ fn torture(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Half a minute of it, with a seed that nobody has had.
+/// A minute and a half of it, the last third without permissions, with seeds that nobody has had.
 pub(crate) fn in_passing() -> Result<()> {
     build()?;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-    let (ram, with) = ("24M".to_owned(), Vec::new());
-    torture(&Options { seed: now.as_secs(), minutes: 0.5, ram, with, plain: false })
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    let ways: &[(f64, &[&str])] =
+        if cfg!(target_arch = "x86_64") { &[(1.0, &[]), (0.5, &["--user-mode"])] } else { &[(1.5, &[])] };
+    for (minutes, with) in ways {
+        let with = with.iter().map(|option| (*option).to_owned()).collect();
+        torture(&Options { seed, minutes: *minutes, ram: "24M".to_owned(), with, plain: false })?;
+    }
+    Ok(())
 }
 
 /// One seed; steps and processes of it.
 fn run_seed(options: &Options, seed: u64, time: Duration) -> Result<(u64, u64)> {
     let swap = sh::target_dir().join("torture").join(format!("swap-{}", std::process::id()));
     std::fs::create_dir_all(&swap)?;
-    let before = shared_memory();
+    let before = leavings();
     let program = sh::release("pleat-torture");
     let mut command = if options.plain {
         Command::new(&program)
@@ -100,16 +106,48 @@ fn run_seed(options: &Options, seed: u64, time: Duration) -> Result<(u64, u64)> 
     ensure!(output.status.success() && said.contains("all well"), "{}: {said}{complaints}", output.status);
     ensure!(std::fs::read_dir(&swap)?.next().is_none(), "files left in {}", swap.display());
     std::fs::remove_dir(&swap)?;
-    ensure!(shared_memory() == before, "shared memory left");
     ensure!(processes_of(&program).is_empty(), "processes left: {:?}", processes_of(&program));
+    let left = left_since(&before);
+    ensure!(left.is_empty(), "left behind: {left:?}");
     let line = said.lines().next().unwrap_or_default();
     println!("seed {seed}: {line}");
     let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
     Ok((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
 }
 
-fn shared_memory() -> BTreeSet<PathBuf> {
-    std::fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+/// What is there of all that a run could leave: shared memory of both kinds, and cgroups in which there is nobody.
+fn leavings() -> BTreeSet<String> {
+    let mut all: BTreeSet<String> = entries(Path::new("/dev/shm")).map(|path| path.display().to_string()).collect();
+    let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    let segments = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+    all.extend(segments.map(|id| format!("System V shared memory {id}")));
+    add_empty_groups(Path::new("/sys/fs/cgroup"), &mut all);
+    all
+}
+
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// Adds the cgroups below `dir` that hold no process.
+fn add_empty_groups(dir: &Path, all: &mut BTreeSet<String>) {
+    for group in entries(dir).filter(|path| path.is_dir() && !path.is_symlink()) {
+        if std::fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| pids.is_empty()) {
+            all.insert(group.display().to_string());
+        }
+        add_empty_groups(&group, all);
+    }
+}
+
+/// What is new since then, and stays: other programs of the machine make such things for a moment.
+fn left_since(before: &BTreeSet<String>) -> BTreeSet<String> {
+    let late = Instant::now() + Duration::from_secs(2);
+    let mut left = &leavings() - before;
+    while !left.is_empty() && Instant::now() < late {
+        std::thread::sleep(Duration::from_millis(50));
+        left = &left & &leavings();
+    }
+    left
 }
 
 /// Processes that run this program. Those of this target directory only: another checkout may be tested beside.

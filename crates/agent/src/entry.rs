@@ -11,6 +11,40 @@ use sys::Errno;
 pub(crate) struct Membership {
     pub(crate) ledger: &'static Ledger,
     pub(crate) entry: &'static Process,
+    /// Process ids mean something else here than they do to `pleat run`.
+    pub(crate) is_elsewhere: bool,
+}
+
+/// What `pleat run` knows this process by. Entries are found, freed and ended by it: an id of another namespace (`CLONE_NEWPID`)
+/// would be a stranger's.
+#[derive(Clone, Copy)]
+pub(crate) struct Identity {
+    pid: u32,
+    is_elsewhere: bool,
+}
+
+impl Identity {
+    /// That of a program that begins; `None` if nobody tells.
+    pub(crate) fn of_program(ledger: &Ledger) -> Option<Self> {
+        let runners = ledger.id_namespace.load(Ordering::Relaxed);
+        // Where /proc cannot be read the agent stays idle anyhow.
+        Self::of(ledger, sys::process::id_namespace().is_some_and(|own| own != runners))
+    }
+
+    /// That of a forked child.
+    pub(crate) fn of_child(parent: &Membership) -> Option<Self> {
+        Self::of(parent.ledger, parent.is_elsewhere || sys::process::is_strange_to_its_parent())
+    }
+
+    fn of(ledger: &Ledger, is_elsewhere: bool) -> Option<Self> {
+        if !is_elsewhere {
+            return Some(Self { pid: sys::thread::process_id(), is_elsewhere });
+        }
+        let runner = ledger.runner_pid.load(Ordering::Relaxed);
+        let is_runners =
+            sys::process::start_ticks_of(runner) == Some(ledger.runner_start_ticks.load(Ordering::Relaxed));
+        is_runners.then(|| Some(Self { pid: sys::process::id_in_proc()?, is_elsewhere }))?
+    }
 }
 
 /// Opens the ledger at `path`. `ACCESS`: this process may not join the run; anything else: the run is over, or it is
@@ -22,8 +56,7 @@ pub(crate) fn open(path: &CStr) -> Result<&'static Ledger, Errno> {
 }
 
 /// Claims an entry for this process.
-pub(crate) fn claim(ledger: &'static Ledger) -> Option<Membership> {
-    let pid = sys::thread::process_id();
+pub(crate) fn claim(ledger: &'static Ledger, Identity { pid, is_elsewhere }: Identity) -> Option<Membership> {
     let used = ledger.processes_used.load(Ordering::Acquire) as usize;
     let free = ledger.processes[..used.min(PROCESSES_MAX)].iter().find(|entry| take(entry, pid));
     let entry = match free {
@@ -41,13 +74,12 @@ pub(crate) fn claim(ledger: &'static Ledger) -> Option<Membership> {
     entry.start_ticks.store(sys::process::start_ticks().unwrap_or(0), Ordering::Relaxed);
     // Release: the supervisor, seeing the phase, sees the rest.
     entry.phase.store(Phase::Watching as u32, Ordering::Release);
-    Some(Membership { ledger, entry })
+    Some(Membership { ledger, entry, is_elsewhere })
 }
 
 /// Whether this process has an agent already: an emulator's, which has passed the environment on to the program that it plays,
 /// or another copy of the library. What a program has left that has executed this one has no thread any more.
-pub(crate) fn has_agent(ledger: &Ledger) -> bool {
-    let pid = sys::thread::process_id();
+pub(crate) fn has_agent(ledger: &Ledger, Identity { pid, .. }: Identity) -> bool {
     let used = ledger.processes_used.load(Ordering::Acquire) as usize;
     let own =
         ledger.processes[..used.min(PROCESSES_MAX)].iter().filter(|entry| entry.pid.load(Ordering::Acquire) == pid);

@@ -53,6 +53,15 @@ impl Bearings {
         Some(Self { ledger, agent })
     }
 
+    /// Whether an environment preloads us.
+    fn are_in(&self, environment: *const *const c_char) -> bool {
+        variable(environment, PRELOAD).is_some_and(|value| paths(value.to_bytes()).any(|path| self.is_ours(path)))
+    }
+
+    fn is_ours(&self, path: &[u8]) -> bool {
+        path == self.agent_path().to_bytes()
+    }
+
     fn agent_path(&self) -> &CStr {
         CStr::from_bytes_with_nul(&self.agent).unwrap_or(c"")
     }
@@ -77,11 +86,10 @@ impl Missing<'_> {
     fn in_environment(environment: *const *const c_char, bearings: &Bearings) -> Option<Self> {
         let ledger = variable(environment, LEDGER_VARIABLE.as_bytes());
         let others = variable(environment, PRELOAD);
-        let is_ours = |path: &[u8]| path == bearings.agent_path().to_bytes();
         let missing = Self {
             ledger: ledger.is_none(),
             sanitizer: variable(environment, SANITIZER).is_none(),
-            preload: !others.is_some_and(|value| paths(value.to_bytes()).any(is_ours)),
+            preload: !bearings.are_in(environment),
             others,
         };
         let is_kept_out = ledger.is_some_and(CStr::is_empty);
@@ -149,6 +157,34 @@ impl Room {
     }
 }
 
+impl Room {
+    /// The environment without our library; `None` if it is too large.
+    fn fill_without(&mut self, given: *const *const c_char, bearings: &Bearings) -> Option<*const *const c_char> {
+        self.count = 0;
+        for entry in strings(given) {
+            let mut kept = entry.as_ptr();
+            if is_named(entry, PRELOAD) {
+                let mut preload = Text::new(&mut self.preload);
+                preload.put(PRELOAD)?;
+                let mut others = paths(&entry.to_bytes()[PRELOAD.len() + 1..]).filter(|path| !bearings.is_ours(path));
+                for (path, before) in others.by_ref().zip(core::iter::once(b"=").chain(core::iter::repeat(b":"))) {
+                    preload.put(before)?;
+                    preload.put(path)?;
+                }
+                preload.put(b"\0")?;
+                if self.preload[PRELOAD.len()] == 0 {
+                    continue;
+                }
+                kept = self.preload.as_ptr().cast();
+            }
+            self.entries[..ENTRIES_MAX].get_mut(self.count)?.write(kept);
+            self.count += 1;
+        }
+        self.entries[self.count].write(core::ptr::null());
+        Some(self.entries.as_ptr().cast())
+    }
+}
+
 /// Bytes that are filled from the front.
 struct Text<'a>(&'a mut [u8]);
 
@@ -179,17 +215,33 @@ pub(crate) unsafe extern "C" fn execve(
     // The kernel takes none for an empty one.
     let none = [core::ptr::null()];
     let given = if environment.is_null() { none.as_ptr() } else { environment };
-    let bearings = agent().and_then(|agent| agent.bearings.as_ref());
-    let lacking = bearings.and_then(|bearings| Some((bearings, Missing::in_environment(given, bearings)?)));
-    match lacking {
-        // Behind a chroot the loader would complain about it.
-        Some((bearings, missing)) if process::is_readable(bearings.agent_path()) => {
+    if let Some(bearings) = agent().and_then(|agent| agent.bearings.as_ref()) {
+        if !process::is_readable(bearings.agent_path()) {
+            if bearings.are_in(given) {
+                // SAFETY: the caller's promise.
+                return unsafe { execute_alone(path, arguments, given, bearings) };
+            }
+        } else if let Some(missing) = Missing::in_environment(given, bearings) {
             // SAFETY: the caller's promise.
-            unsafe { execute_joined(path, arguments, given, &missing, bearings) }
+            return unsafe { execute_joined(path, arguments, given, &missing, bearings) };
         }
-        // SAFETY: the caller's promise.
-        _ => unsafe { syscall(process::EXECVE, path, arguments, environment) as c_int },
     }
+    // SAFETY: the caller's promise.
+    unsafe { syscall(process::EXECVE, path, arguments, environment) as c_int }
+}
+
+/// The same without our library, which is out of reach behind a chroot: the loader would complain about it.
+#[inline(never)]
+unsafe fn execute_alone(
+    path: *const c_char,
+    arguments: *const *const c_char,
+    given: *const *const c_char,
+    bearings: &Bearings,
+) -> c_int {
+    let mut room = Room { entries: [MaybeUninit::uninit(); _], count: 0, preload: [0; _], added: [0; _] };
+    let environment = room.fill_without(given, bearings).unwrap_or(given);
+    // SAFETY: the caller's promise, and what `Room::fill_without` makes is such an array.
+    unsafe { syscall(process::EXECVE, path, arguments, environment) as c_int }
 }
 
 /// The same with what is missing. Not inlined: only who needs it has the room on his stack, which may be small.

@@ -21,6 +21,11 @@ pub(crate) fn note_in(membership: &Membership) {
     ENTRY.store(core::ptr::from_ref(membership.entry).cast_mut(), Ordering::Release);
 }
 
+/// In a forked child without an entry: what is noted is the parent's.
+pub(crate) fn forget_entry() {
+    ENTRY.store(core::ptr::null_mut(), Ordering::Release);
+}
+
 /// A line of at most 255 bytes; what is longer is cut.
 pub(crate) struct Line {
     bytes: [u8; 255],

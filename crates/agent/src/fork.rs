@@ -22,9 +22,9 @@ use sys::process::{Life, RaisedLimit};
 use sys::sync::{Lock, Sharing, wait_while, wake_all};
 use sys::thread::{self, Descriptors, SignalMask};
 
-use crate::entry;
+use crate::entry::{self, Identity};
 use crate::failure::fail;
-use crate::keeper::{Keeper, RunningTime, STUCK_NS};
+use crate::keeper::{self, Keeper, Obstacle, RunningTime, STUCK_NS};
 use crate::watcher::{self, Agent};
 
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
@@ -53,6 +53,9 @@ const STARTING: u32 = 0;
 pub(crate) const RESUMED: u32 = 1;
 /// It cannot be; the parent brings all that is missing.
 pub(crate) const BEING_FILLED: u32 = 2;
+
+/// A child that `pleat run` knows by no number.
+pub(crate) const NAMELESS: Obstacle = Obstacle { what: crate::host::STRANGE, errno: Errno::SRCH };
 
 /// Lets one thread through at a time.
 pub(crate) struct Gate(AtomicU32);
@@ -397,15 +400,9 @@ impl Agent {
         unsafe { self.membership.reset() };
         self.growth.reset_forks();
         self.gate.open();
-        let ledger = self.membership().ledger;
-        let Some(membership) = entry::claim(ledger) else {
-            if self.keeper().is_some() {
-                fail(format_args!("more than {} processes in one run", pager::ledger::PROCESSES_MAX));
-            }
+        if !self.join_as_child() {
             return;
-        };
-        *self.membership.lock() = membership;
-        crate::failure::note_in(&membership);
+        }
         if self.keeper().is_none() {
             // Without a thread to be had the child runs outside the budget, and loses nothing.
             let _ = watcher::start(self);
@@ -436,6 +433,31 @@ impl Agent {
         unsafe { self.limit.reset() };
         let limit = self.limit.lock().take();
         limit.into_iter().for_each(RaisedLimit::restore);
+    }
+
+    /// In the child: claims an entry. False: there is none, and nothing is managed.
+    fn join_as_child(&self) -> bool {
+        let parents = self.membership();
+        let Some(identity) = Identity::of_child(&parents) else {
+            // The parent's entry is not ours to write to.
+            crate::failure::forget_entry();
+            self.membership.lock().is_elsewhere = true;
+            self.is_nameless.store(true, Ordering::Relaxed);
+            if self.keeper().is_none() {
+                keeper::say_unmanaged(self, &NAMELESS);
+                crate::host::forget_agent();
+            }
+            return self.keeper().is_some();
+        };
+        let Some(membership) = entry::claim(parents.ledger, identity) else {
+            if self.keeper().is_some() {
+                fail(format_args!("more than {} processes in one run", pager::ledger::PROCESSES_MAX));
+            }
+            return false;
+        };
+        *self.membership.lock() = membership;
+        crate::failure::note_in(&membership);
+        true
     }
 
     /// In the child, on its agent's thread: its only other thread may go on.

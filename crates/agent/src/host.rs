@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use pager::ledger::{LEDGER_VARIABLE, Ledger};
 use sys::Errno;
 
-use crate::entry;
+use crate::entry::{self, Identity};
 use crate::exec::{self, Bearings};
 use crate::failure;
 use crate::watcher::{self, Agent};
@@ -37,6 +37,9 @@ const VALGRIND: &[u8] = b"vgpreload_core";
 /// The argument of a process of Chromium that does nothing but fork: it ends when it finds that it is not the only thread,
 /// and forks by a raw system call.
 const ZYGOTE: &CStr = c"--type=zygote";
+
+/// Why a process has no entry in the ledger that `pleat run` could make use of.
+pub(crate) const STRANGE: &str = "it is in a namespace of process ids whose /proc does not show `pleat run`";
 
 /// The address of a symbol, or 0 where nothing that is loaded has it. A plain reference would keep the agent, and with it
 /// the program, from being loaded there.
@@ -101,14 +104,16 @@ fn join(
         Err(Errno::ACCESS) => return stay_out(environment),
         Err(_) => return,
     };
-    if entry::has_agent(ledger) {
+    let identity = Identity::of_program(ledger);
+    if identity.is_some_and(|identity| entry::has_agent(ledger, identity)) {
         return;
     }
     sys::addresses::take_back(&ledger.address_bytes);
     if let Some(reason) = obstacle(arguments, environment) {
         return stay_idle(ledger, reason);
     }
-    let Some(membership) = entry::claim(ledger) else { return };
+    let Some(identity) = identity else { return stay_idle(ledger, STRANGE) };
+    let Some(membership) = entry::claim(ledger, identity) else { return };
     failure::note_in(&membership);
     let fault = variable(environment, pager::ledger::FAULT_VARIABLE.as_bytes()).map(CStr::to_bytes).map(Vec::from);
     // Where /proc cannot be read nothing can be found later either: the agent stays idle.
@@ -225,6 +230,11 @@ pub(crate) fn strings(array: *const *const c_char) -> impl Iterator<Item = &'sta
         // SAFETY: the entries are zero-terminated strings that live long enough, see above.
         (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) })
     })
+}
+
+/// This process has no agent any more. Nothing of its memory may be managed.
+pub(crate) fn forget_agent() {
+    AGENT.store(core::ptr::null_mut(), Ordering::Release);
 }
 
 pub(crate) fn agent() -> Option<&'static Agent> {

@@ -193,7 +193,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
 fn references(membership: &Membership) -> Option<&'static ReferenceLog> {
     let log = &membership.ledger.references;
     let start_ticks = membership.entry.start_ticks.load(Ordering::Relaxed);
-    log.is_for(Owner { process: thread::process_id(), start_ticks }).then_some(log)
+    log.is_for(Owner { process: membership.entry.pid.load(Ordering::Relaxed), start_ticks }).then_some(log)
 }
 
 /// Which faults this run's userfaultfds serve.

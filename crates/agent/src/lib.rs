@@ -36,4 +36,5 @@ mod placement;
 mod refused;
 mod share;
 mod takeover;
+mod unshare;
 mod watcher;

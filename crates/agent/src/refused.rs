@@ -3,6 +3,7 @@
 //! first page that it misses, with a line that says why; until then its userfaultfd is kept open and looked at.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use page::PageIndex;
 use sys::kernel::{ForkedMemory, Message};
@@ -85,12 +86,35 @@ pub(crate) fn adopt(ForkedMemory(number): ForkedMemory) -> Uffd {
     Uffd::adopt(unsafe { thread::take_descriptor(number) })
 }
 
-/// Ends the process whose thread waits for a page of `memory`, after the line that says why.
+/// Ends the process whose thread waits for a page of `memory`, after the line that says why. By SIGBUS where nobody can tell which
+/// it is; what else can stand in the way is its own end.
 pub(crate) fn end(keeper: &Keeper, memory: &Uffd, page: PageIndex, thread: u32) {
-    // The kernel names the thread as its own PID namespace does: where that is another, the number is somebody else's here.
-    let is_ended = keeper.pager.kernel.files().is_descendant(thread) && thread::kill_process(thread).is_ok();
+    let files = keeper.pager.kernel.files();
+    let is_ended = alone_with_number(keeper, thread).is_some_and(|pid| files.kill(pid).is_ok());
     if !is_ended {
-        // By SIGBUS then. What else can stand in the way is its own end.
         let _ = memory.poison(page);
     }
+}
+
+/// The process of a thread that is `thread` to itself, which may be another's number to us; `None` if it may be one of several. One
+/// that has no agent comes first.
+fn alone_with_number(keeper: &Keeper, thread: u32) -> Option<u32> {
+    let membership = crate::host::agent()?.membership();
+    let has_agent = |pid: u32| membership.processes().any(|(entry, _)| entry.pid.load(Ordering::Relaxed) == pid);
+    let (mut with, mut without) = (Found::Nobody, Found::Nobody);
+    keeper.pager.kernel.files().relatives_with(thread, &mut |pid| {
+        let found = if has_agent(pid) { &mut with } else { &mut without };
+        *found = if matches!(found, Found::Nobody) { Found::One(pid) } else { Found::Several };
+    });
+    match (without, with) {
+        (Found::One(pid), _) | (Found::Nobody, Found::One(pid)) => Some(pid),
+        _ => None,
+    }
+}
+
+/// How many processes fit.
+enum Found {
+    Nobody,
+    One(u32),
+    Several,
 }

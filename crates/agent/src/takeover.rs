@@ -18,7 +18,8 @@ use sys::{Errno, OwnedFd};
 
 use crate::failure::fail;
 use crate::fork::{
-    BEING_FILLED, DESCRIPTORS, FILL, Forks, MOVED, PATIENCE, READY, REMOVED, RESUMED, THIS, UNMAPPED, WHICH, YOURS,
+    BEING_FILLED, DESCRIPTORS, FILL, Forks, MOVED, NAMELESS, PATIENCE, READY, REMOVED, RESUMED, THIS, UNMAPPED, WHICH,
+    YOURS,
 };
 use crate::keeper::{self, Keeper, Obstacle};
 use crate::watcher::Agent;
@@ -112,6 +113,9 @@ struct Means {
 
 impl Means {
     fn open(agent: &Agent, proc: &OwnedFd) -> Result<Self, Obstacle> {
+        if agent.is_nameless.load(Ordering::Relaxed) {
+            return Err(NAMELESS);
+        }
         let openings = Openings::open(Some(proc)).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
         let reception = Reception::open().map_err(Obstacle::of("no socket for forked processes"))?;
         // After chroot or setuid there may be no way to the directory.

@@ -19,6 +19,7 @@ use crate::exec::Bearings;
 use crate::fork::Gate;
 use crate::growth::Growth;
 use crate::keeper::{self, Keeper};
+use crate::unshare::Leave;
 
 /// Looks at the supervisor's sign of life, and at a small process's size once the run is short.
 const LOOK: Duration = Duration::from_secs(1);
@@ -44,10 +45,13 @@ pub(crate) struct Agent {
     pub(crate) writer_memory: ThreadMemory,
     /// Set once memory is managed.
     pub(crate) keeper: AtomicPtr<Keeper>,
+    pub(crate) leave: Leave,
     /// Closed while the program forks, and while the watcher becomes a keeper.
     pub(crate) gate: Gate,
     /// The signal mask of the thread that has closed the gate to fork.
     pub(crate) forking_mask: AtomicU64,
+    /// In a forked child: `pleat run` knows it by no number, so that it may not be managed.
+    pub(crate) is_nameless: AtomicBool,
     /// In a forked child: how far its agent is; see `fork`.
     pub(crate) is_resumed: AtomicU32,
     /// The limit on descriptors, while a fork needs more of them.
@@ -74,8 +78,10 @@ impl Agent {
             handler_memory: ThreadMemory::reserve()?,
             writer_memory: ThreadMemory::reserve()?,
             keeper: AtomicPtr::new(core::ptr::null_mut()),
+            leave: Leave::new(),
             gate: Gate::new(),
             forking_mask: AtomicU64::new(0),
+            is_nameless: AtomicBool::new(false),
             is_resumed: AtomicU32::new(0),
             limit: Lock::new(None),
         })
@@ -108,6 +114,9 @@ extern "C" fn watch(argument: usize) -> ! {
     let membership = agent.membership();
     let mut ticks = membership.ledger.runner_ticks.load(Ordering::Relaxed);
     loop {
+        if agent.leave.is_taken() {
+            thread::exit_thread();
+        }
         if membership.is_active() {
             if agent.growth.is_waited_for.load(Ordering::Relaxed) || is_large(&membership) {
                 keeper::keep(agent);

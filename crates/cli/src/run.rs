@@ -106,6 +106,8 @@ fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<Share
     ledger.area_bytes.store(args.pool_size.map_or(0, |size| size.0), Relaxed);
     ledger.user_mode.store(u32::from(args.user_mode), Relaxed);
     ledger.runner_pid.store(std::process::id(), Relaxed);
+    ledger.id_namespace.store(sys::process::id_namespace().unwrap_or(0), Relaxed);
+    ledger.runner_start_ticks.store(sys::process::start_ticks().unwrap_or(0), Relaxed);
     if let Some(swap) = swap {
         ledger.swap_bytes_max.store(swap.bytes_max.0, Relaxed);
         store_path(&ledger.swap_path, &swap.path);

@@ -109,7 +109,7 @@ impl Table {
             }
             look.stopped |= phase == Phase::Stopped;
             let alive = tracked.measure(entry, phase, is_alone, thorough || bad);
-            if alive && tracked.is_stuck(entry, elapsed) {
+            if alive && tracked.is_stuck(entry, elapsed) && tracked.is_itself() {
                 look.stuck.push(tracked.pid);
             }
             if alive {
@@ -134,9 +134,9 @@ impl Table {
         self.bad_ends.values().any(|phase| *phase == Phase::Stopped)
     }
 
-    /// The processes that have an agent and live.
+    /// The processes that have an agent and live, and are known for sure: these may be ended.
     pub(crate) fn living(&self) -> Vec<u32> {
-        self.tracked.values().map(|tracked| tracked.pid).collect()
+        self.tracked.values().filter(|tracked| tracked.is_itself()).map(|tracked| tracked.pid).collect()
     }
 
     /// The ratio of effective to taken bytes when the most was held.
@@ -272,6 +272,12 @@ impl Tracked {
         }
         let same = |stat: Stat| self.start_ticks == 0 || stat.start_ticks == self.start_ticks;
         Stat::of(self.pid).is_some_and(|stat| same(stat) && !stat.is_dead())
+    }
+
+    /// Whether the process of this id is the one that has claimed the entry, and not one that has come since.
+    fn is_itself(&self) -> bool {
+        // 0: its agent could not tell.
+        Stat::of(self.pid).is_some_and(|stat| [0, stat.start_ticks].contains(&self.start_ticks))
     }
 
     /// Whether the handler has been busy with one thing for too long, by our own looks: time in which we, the process

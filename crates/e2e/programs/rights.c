@@ -1,5 +1,6 @@
 // Gives up a right or lowers a limit while some of its memory is folded, goes on, forks, and the child forks again. Every
-// process checks every page, and what it makes new. rights WHAT [NUMBER]
+// process checks every page, and what it makes new. rights WHAT [NUMBER]. What makes it one of several threads, or asks for
+// namespaces or limits, is in surroundings.h.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/capability.h>
@@ -59,6 +60,8 @@ static int forbid(void) {
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
+#include "surroundings.h"
+
 static int give_up(const char *what, const char *number) {
     if (!strcmp(what, "user")) return setgid(65534) || setuid(65534);
     if (!strcmp(what, "capabilities")) {
@@ -68,6 +71,9 @@ static int give_up(const char *what, const char *number) {
     }
     if (!strcmp(what, "root")) return chroot(number) || chdir("/");
     if (!strcmp(what, "calls")) return forbid();
+    if (!strcmp(what, "inside")) return execute_inside(number);
+    int answer = change_surroundings(what);
+    if (answer != UNKNOWN) return answer;
     // The soft limit: the agent may have no right to raise a hard one.
     struct rlimit limit;
     if (strcmp(what, "descriptors") || getrlimit(RLIMIT_NOFILE, &limit)) return 1;
@@ -89,12 +95,15 @@ static int forks(const uint64_t *first, int depth) {
 }
 
 int main(int count, char **words) {
+    // While the program is small.
+    int early = strcmp(words[1], "early") ? 0 : unshare(CLONE_NEWUSER);
     uint64_t *first = fill(PAGES, 1);
     int bad = press();
     int given_up = give_up(words[1], count > 2 ? words[2] : "");
     bad |= differs(first, PAGES, 1) | press();
     uint64_t *second = fill(PAGES, 2);
     bad |= press() || differs(first, PAGES, 1) || differs(second, PAGES, 2);
-    printf("%d, %s, child %d\n", given_up, bad ? "differs" : "equal", forks(first, 1));
+    bad |= end_threads();
+    printf("%d, %s, child %d\n", given_up | early, bad ? "differs" : "equal", forks(first, 1));
     return 0;
 }

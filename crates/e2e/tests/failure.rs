@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use pleat_e2e::{folded_by, pleat_command, python, skipped, text, turn, words};
+use pleat_e2e::{assert_same, folded_by, plain, pleat_command, python, skipped, stats, text, turn, words};
 
 /// 120 MiB that fold well, walked over until somebody ends it.
 const WALK: &str = "x = [bytes([i % 251]) * 2000 + b'%d' % i for i in range(60000)]\nprint('built', flush=True)\n\
@@ -24,6 +24,12 @@ const FORKS: &str = "import os, random\nr = random.Random(5)\nx = [r.randbytes(4
                      want = hash(tuple(x))\nfor i in range(3):\n  pid = os.fork()\n\
                      \x20 if pid == 0: os._exit(0 if hash(tuple(x)) == want else 1)\n\
                      \x20 print(os.waitpid(pid, 0)[1], flush=True)\nprint(hash(tuple(x)) == want)";
+
+/// The same noise; the swap file loses its name before it is read.
+const DELETES: &str = "import hashlib, os, random, sys\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(20000)]\n\
+                       if os.path.exists(sys.argv[1]): os.unlink(sys.argv[1]); print('deleted', file=sys.stderr)\n\
+                       x += [r.randbytes(4000) for _ in range(3000)]\nh = hashlib.sha256()\nfor b in x: h.update(b)\n\
+                       print(h.hexdigest())";
 
 /// A run whose handler has this fault ends in this time, with one line that says this.
 fn assert_ended(fault: &str, says: &str, time: Range<Duration>) {
@@ -117,4 +123,20 @@ fn a_damaged_segment_ends_the_program_with_its_name() {
     assert_eq!(complaints.lines().count(), 1, "{complaints}");
     assert!(complaints.starts_with("pleat: ") && complaints.contains("segment"), "{complaints}");
     assert!(fs::read_dir(turn.swap()).expect("the test's own").next().is_none(), "left in {}", text(&turn.swap()));
+}
+
+#[test]
+fn a_swap_file_that_is_deleted_meanwhile_loses_nothing() {
+    let turn = turn("deleted");
+    let swap = turn.word("swap-file");
+    let job = words([python(), "-c", DELETES, &swap]);
+    let before = plain(&job);
+    File::create(&swap).expect("the test's own");
+    let options = [format!("--swap={swap}"), "--ram=48M".to_owned(), format!("--stats={}", turn.word("stats.json"))];
+    let after = folded_by(pleat_command(&options, &job));
+    assert_same(&before, &after);
+    assert_eq!(after.stderr, "deleted\n");
+    assert!(!Path::new(&swap).exists(), "it was made again");
+    assert!(stats(&turn)["written_back_bytes"].as_u64() > Some(32 << 20), "the test proves nothing");
+    turn.assert_clean(&after);
 }

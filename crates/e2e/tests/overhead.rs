@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bench::tree::{cpu_ticks, pids};
-use pleat_e2e::{assert_same, command, folded, plain, pleat_command, python, turn, words};
+use pleat_e2e::{Run, assert_same, command, folded, plain, pleat_command, python, skipped, turn, words};
 
 /// Pairs of runs between two looks at the figures, and the most that are made: other programs of a shared machine make
 /// single pairs differ by far more than what is looked for.
@@ -68,6 +68,45 @@ fn a_budget_that_is_never_reached_costs_nothing() {
         assert!(surely_s <= allowed_s, "pleat adds {surely_s:.4} s or more to {plain_s:.3} s");
     }
     panic!("after {PAIRS_MOST} pairs the median still is above what is allowed");
+}
+
+/// What a run of `spawns.c` has printed, in ms.
+fn times_ms(run: &Run) -> Vec<f64> {
+    assert!(run.status.success(), "{}", run.stderr);
+    let text = String::from_utf8_lossy(&run.stdout);
+    text.lines().map(|line| line.parse::<f64>().expect("a number") / 1e6).collect()
+}
+
+/// `make` and shells start thousands of them. Rounds of both in turn, so that the machine's other work falls on both.
+#[test]
+fn a_process_that_ends_at_once_costs_less_than_a_millisecond() {
+    const ROUNDS: usize = 10;
+    const ROUNDS_MOST: usize = 40;
+    const SPAWNS: usize = 100;
+    const ALLOWED_MS: f64 = 1.0;
+    let turn = turn("spawns");
+    let program = match turn.compile("spawns.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let job = words([&program, &SPAWNS.to_string(), "/bin/true"]);
+    let options = turn.options("4G");
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for round in 1..=ROUNDS_MOST {
+        before.extend(times_ms(&plain(&job)));
+        after.extend(times_ms(&folded(&options, &job)));
+        if round < ROUNDS {
+            continue;
+        }
+        let quartiles = |times: &[f64]| [1, 2, 3].map(|quarter| sorted(times)[times.len() * quarter / 4]);
+        let (plain_ms, folded_ms) = (quartiles(&before), quartiles(&after));
+        let added_ms = folded_ms[1] - plain_ms[1];
+        println!("ms, quartiles of {}: plain {plain_ms:.2?}, pleat {folded_ms:.2?}: {added_ms:+.3}", before.len());
+        if added_ms < ALLOWED_MS {
+            return;
+        }
+    }
+    panic!("after {ROUNDS_MOST} rounds the median still is above what is allowed");
 }
 
 /// Ticks (10 ms) that the processes of a run compute in two seconds, once they have come to rest. `under` is how many

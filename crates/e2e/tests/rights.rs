@@ -3,12 +3,12 @@
 
 use std::fs;
 
-use pleat_e2e::{Run, assert_same, folded, plain, skipped, text, turn, words};
+use pleat_e2e::{Run, Turn, assert_same, folded, plain, skipped, text, turn, words};
 
 /// Runs the program plain and under pleat and compares. What pleat said, unless the machine does not allow it.
 fn goes_on(what: &str, number: &str) -> Option<Run> {
     let turn = turn(&format!("rights-{what}{number}"));
-    let program = match turn.compile("rights.c", &[]) {
+    let program = match turn.compile("rights.c", &["-pthread"]) {
         Ok(program) => program,
         Err(why) => {
             skipped(&why);
@@ -42,10 +42,103 @@ fn without_capabilities_it_forks() {
     goes_on("capabilities", "");
 }
 
+/// Flags that take rights to /proc away, or huge pages.
+#[test]
+fn with_other_flags_it_forks() {
+    goes_on("flags", "");
+    goes_on("pages", "");
+}
+
+#[test]
+fn with_limits_on_data_locks_and_stack_it_forks() {
+    for what in ["data", "locked", "stack"] {
+        goes_on(what, "");
+    }
+}
+
+/// Other mounts over /proc and /dev/shm.
+#[test]
+fn with_mounts_of_its_own_it_forks() {
+    goes_on("mounts", "");
+}
+
+/// By glibc's signal to each thread that it knows: the agent's are none of them.
+#[test]
+fn threads_change_their_user_together() {
+    goes_on("threads", "");
+}
+
+/// The kernel gives one to a single thread only: the agent's, which only watches, goes for the time. Behind that there is no
+/// right to a userfaultfd any more.
+#[test]
+fn a_small_program_gets_a_user_namespace() {
+    let Some(run) = goes_on("early", "") else { return };
+    assert_eq!(
+        run.stderr.matches("runs outside the budget: userfaultfd is not permitted").count(),
+        1,
+        "{}",
+        run.stderr
+    );
+}
+
+/// As docs/programs.md has it: once memory is managed the agent's threads stand in the way. The program goes on.
+#[test]
+fn a_user_namespace_is_refused() {
+    let turn = turn("rights-people");
+    let program = match turn.compile("rights.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program, "people"]);
+    if plain(&command).stdout != b"0, equal, child 0\n" {
+        return skipped("no user namespaces here");
+    }
+    let after = folded(&turn.options("48M"), &command);
+    assert_eq!(after.stdout, b"-1, equal, child 0\n", "mend docs/programs.md: {}", after.stderr);
+    turn.assert_clean(&after);
+}
+
 /// There is no /proc inside, and no swap directory: the child's agent reaches its own /proc through its parent's.
 #[test]
 fn inside_another_root_it_forks() {
     goes_on("root", "");
+}
+
+/// A new root for a program: itself as `/program`, and the libraries that `ldd` names.
+fn root_for(turn: &Turn, program: &str) -> Result<String, String> {
+    let root = turn.file("root");
+    let listed = plain(&words(["ldd", program]));
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let copy = |from: &str, to: &str| {
+        let to = root.join(to.trim_start_matches('/'));
+        let made = fs::create_dir_all(to.parent().expect("below the root")).and_then(|()| fs::copy(from, &to));
+        made.map_err(|error| format!("{}: {error}", to.display()))
+    };
+    for library in listed.split_whitespace().filter(|word| word.starts_with('/')) {
+        copy(library, library)?;
+    }
+    copy(program, "program")?;
+    Ok(text(&root))
+}
+
+/// What is executed there finds neither pleat nor its run, and no trace of them: it runs beside the budget.
+#[test]
+fn inside_another_root_it_executes() {
+    let turn = turn("rights-inside");
+    let program = turn.compile("rights.c", &["-pthread"]);
+    let prepared = program.and_then(|program| root_for(&turn, &program).map(|root| words([&program, "inside", &root])));
+    let command = match prepared {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    let before = plain(&command);
+    if !before.stdout.ends_with(b"0, equal, child 0\n") {
+        return skipped(&format!("no chroot here: {}", String::from_utf8_lossy(&before.stdout)));
+    }
+    let after = folded(&turn.options("48M"), &command);
+    assert_same(&before, &after);
+    assert!(!after.stderr.contains("preload"), "{}", after.stderr);
+    turn.assert_clean(&after);
 }
 
 /// The child's agent may open nothing: the parent brings all that the child misses, and the child runs unmanaged.
@@ -96,5 +189,48 @@ fn with_few_descriptors_from_the_start_it_is_managed() {
     assert_same(&before, &after);
     assert!(after.stderr.is_empty(), "{}", after.stderr);
     assert!(after.peaks.anon_bytes < before.peaks.anon_bytes, "nothing was reclaimed");
+    turn.assert_clean(&after);
+}
+
+/// A command for a shell, by root without the right to raise hard limits; `None` if that cannot be had.
+fn without_raising(script: &str) -> Option<Vec<String>> {
+    let command = words(["setpriv", "--bounding-set=-sys_resource", "sh", "-c", script]);
+    let may =
+        plain(&words(["setpriv", "--bounding-set=-sys_resource", "sh", "-c", "ulimit -n 6; ! ulimit -n 256 2>&-"]));
+    if may.status.success() {
+        return Some(command);
+    }
+    skipped("no setpriv, or no hard limit that holds");
+    None
+}
+
+/// Under a hard limit nobody can raise the program runs beside the budget, and says so.
+#[test]
+fn with_a_hard_limit_on_descriptors_it_is_not_managed() {
+    let turn = turn("rights-hard");
+    let program = match turn.compile("fork.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let Some(command) = without_raising(&format!("ulimit -n 6; exec {program} 64 2")) else { return };
+    let (before, after) = (plain(&command), folded(&turn.options("48M"), &command));
+    assert_same(&before, &after);
+    assert_eq!(after.stderr.matches("runs outside the budget").count(), 1, "{}", after.stderr);
+    turn.assert_clean(&after);
+}
+
+/// Lowered behind that: the fork cannot be followed, and the program is ended with a line instead of a child that reads zeros.
+#[test]
+fn a_hard_limit_on_descriptors_that_comes_late_ends_who_forks() {
+    let turn = turn("rights-late");
+    let program = match turn.compile("rights.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let Some(command) = without_raising(&format!("exec {program} hard")) else { return };
+    assert_eq!(plain(&command).stdout, b"0, equal, child 0\n");
+    let after = folded(&turn.options("48M"), &command);
+    assert_eq!(after.shell_status(), 125, "{}", after.stderr);
+    assert!(after.stderr.contains("hard limit on descriptors"), "{}", after.stderr);
     turn.assert_clean(&after);
 }

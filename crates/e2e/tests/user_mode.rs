@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use pleat_e2e::{Turn, assert_same, folded_by, plain, plain_by, pleat_words, skipped, stats, turn, words};
+use pleat_e2e::{Run, Turn, assert_same, folded_by, plain, plain_by, pleat_words, skipped, stats, turn, words};
 
 /// The user with no rights at all.
 const NOBODY: &str = "65534";
@@ -33,13 +33,17 @@ fn as_nobody(turn: &Turn, mut command: Vec<String>) -> Result<Command, String> {
     Ok(pleat_e2e::command(&command))
 }
 
-fn compare(turn: &Turn, ram: &str, program: &[String]) {
+fn compare(turn: &Turn, ram: &str, program: &[String]) -> Option<Run> {
     if !Path::new("/proc/sys/vm/unprivileged_userfaultfd").exists() || cfg!(not(target_arch = "x86_64")) {
-        return skipped("no userfaultfd, or no way to trap system calls");
+        skipped("no userfaultfd, or no way to trap system calls");
+        return None;
     }
     let command = match command(turn, ram, program) {
         Ok(command) => command,
-        Err(why) => return skipped(&why),
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
     };
     let before = plain(program);
     let after = folded_by(command);
@@ -47,6 +51,23 @@ fn compare(turn: &Turn, ram: &str, program: &[String]) {
     let stats = stats(turn);
     assert!(stats["pages_encoded"].as_u64() > Some(1000), "nothing was folded: {}, {stats}", after.stderr);
     turn.assert_clean(&after);
+    Some(after)
+}
+
+/// Compiles a program of `programs/` and compares.
+fn compare_source(name: &str, ram: &str, source: &str, arguments: &[&str]) -> Option<Run> {
+    let turn = turn(name);
+    let program = match turn.compile(source, &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    let directory = turn.word("");
+    let arguments =
+        arguments.iter().map(|word| if *word == "DIRECTORY" { directory.clone() } else { (*word).to_owned() });
+    compare(&turn, ram, &[program].into_iter().chain(arguments).collect::<Vec<_>>())
 }
 
 /// "no permission for userfaultfd (say the ways to get it)": one line with all three, and 125.
@@ -72,18 +93,35 @@ fn who_may_not_is_told_the_ways() {
 
 #[test]
 fn system_calls_in_user_mode() {
-    let turn = turn("user-calls");
-    match turn.compile("calls.c", &["-pthread"]) {
-        Ok(program) => compare(&turn, "32M", &[program]),
-        Err(why) => skipped(&why),
-    }
+    compare_source("user-calls", "32M", "calls.c", &[]);
 }
 
 #[test]
 fn forks_in_user_mode() {
-    let turn = turn("user-forks");
-    match turn.compile("calls.c", &["-pthread"]) {
-        Ok(program) => compare(&turn, "32M", &[program, "forks".to_owned()]),
-        Err(why) => skipped(&why),
+    compare_source("user-forks", "32M", "calls.c", &["forks"]);
+}
+
+/// What `kernel_io.rs` does with permissions.
+#[test]
+fn the_kernel_reads_and_writes_cold_memory_in_user_mode() {
+    compare_source("user-kernel-calls", "24M", "kernel_io.c", &["calls", "DIRECTORY"]);
+    compare_source("user-kernel-pages", "24M", "kernel_io.c", &["pages", "DIRECTORY"]);
+}
+
+/// As docs/user-mode.md has it: missing pages are refused, and never come as something else.
+#[test]
+fn other_processes_are_refused_in_user_mode() {
+    for what in ["children", "parents"] {
+        if let Some(run) = compare_source(&format!("user-{what}"), "24M", "others.c", &[what]) {
+            assert!(!run.stderr.contains("\n0 pages were refused"), "{what}: {}", run.stderr);
+        }
+    }
+}
+
+/// Without a thread of the agent's in the way; managed as before.
+#[test]
+fn a_user_namespace_in_user_mode() {
+    if let Some(run) = compare_source("user-namespace", "48M", "rights.c", &["early"]) {
+        assert!(run.stdout.starts_with(b"0, equal"), "{}", run.stderr);
     }
 }

@@ -422,6 +422,11 @@ pub struct Ledger {
     pub address_bytes: AtomicU64,
     /// What `pleat run` itself holds of the budget.
     pub runner_bytes: AtomicU64,
+    /// The namespace of process ids that `pleat run` lives in, and when it started, in clock ticks after boot: by these an
+    /// agent knows whether others mean by a process's id what `pleat run` does.
+    pub id_namespace: AtomicU64,
+    /// See above.
+    pub runner_start_ticks: AtomicU64,
     /// 1 for `--when-full stop`, 0 for `exceed`.
     pub stop_when_full: AtomicU32,
     /// A futex: 0 until the threshold is passed, then 1.

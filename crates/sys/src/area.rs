@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use page::PAGE_BYTES;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Errno;
 
@@ -69,8 +70,9 @@ impl Area {
         }
         let open = bytes.next_multiple_of(OPENING_BYTES).min(self.bytes);
         let start = self.base.as_ptr().wrapping_add(self.open);
-        // SAFETY: the range lies inside the area; who may use it does not lose anything.
-        unsafe { rustix::mm::mprotect(start.cast(), open - self.open, MprotectFlags::READ | MprotectFlags::WRITE)? };
+        make_writable(start, open - self.open).or_else(|errno| {
+            if raise_data_limit(open - self.open) { make_writable(start, open - self.open) } else { Err(errno) }
+        })?;
         self.open = open;
         Ok(())
     }
@@ -129,6 +131,20 @@ impl Area {
         let released = unsafe { crate::remap::advise(start as usize, bytes, MADV_DONTNEED_LOCKED) };
         assert!(released.is_ok(), "MADV_DONTNEED_LOCKED on our own mapping: {released:?}");
     }
+}
+
+fn make_writable(start: *mut u8, bytes: usize) -> Result<(), Errno> {
+    // SAFETY: the range lies inside an area; who may use it does not lose anything.
+    unsafe { rustix::mm::mprotect(start.cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE) }
+}
+
+/// What may be written counts for the program's limit on data (`RLIMIT_DATA`), which then is raised by as much; whether it was.
+fn raise_data_limit(bytes: usize) -> bool {
+    let before = getrlimit(Resource::Data);
+    let Some(current) = before.current.map(|current| current.saturating_add(bytes as u64)) else { return false };
+    // The hard limit is raised with CAP_SYS_RESOURCE only.
+    let maximum = before.maximum.map(|maximum| maximum.max(current));
+    setrlimit(Resource::Data, Rlimit { current: Some(current), maximum }).is_ok()
 }
 
 impl Drop for Area {

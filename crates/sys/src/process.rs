@@ -71,8 +71,36 @@ pub fn start_ticks() -> Option<u64> {
     field_of_stat(22)
 }
 
+/// When the process that /proc knows by this id started.
+pub fn start_ticks_of(pid: u32) -> Option<u64> {
+    let mut path = [0; 48];
+    let path = crate::thread::decimal_path(b"/proc/", pid, b"/stat\0", &mut path)?;
+    Stat::read(open(path, OFlags::RDONLY).ok()?)?.field(22)
+}
+
+/// The namespace that this process's id is of: the same number for all that live in it.
+pub fn id_namespace() -> Option<u64> {
+    rustix::fs::stat(c"/proc/self/ns/pid").ok().map(|stat| stat.st_ino)
+}
+
+/// Whether this process's parent lives in another namespace of process ids, as that of the first in a new one does.
+pub fn is_strange_to_its_parent() -> bool {
+    rustix::process::getppid().is_none()
+}
+
+/// This process's id as /proc has it, which may be of another namespace than our own.
+pub fn id_in_proc() -> Option<u32> {
+    Stat::read(open(c"/proc/self/stat", OFlags::RDONLY).ok()?)?.id()?.try_into().ok()
+}
+
 /// The number of execve, for who makes the call by libc.
 pub const EXECVE: core::ffi::c_long = number::EXECVE as core::ffi::c_long;
+
+/// unshare(2), for this thread.
+pub fn unshare(flags: usize) -> Result<(), Errno> {
+    // SAFETY: takes a number; no memory is unshared but that of a process with one thread.
+    crate::thread::errno(unsafe { arch::syscall(number::UNSHARE, [flags, 0, 0, 0, 0, 0]) }).map(|_| ())
+}
 
 /// Whether this process may read a file, as far as it can see it.
 pub fn is_readable(path: &CStr) -> bool {
@@ -128,7 +156,7 @@ pub fn library_memory() -> Result<Vec<core::ops::Range<u64>>, Errno> {
     maps::library_memory(open(c"/proc/self/maps", OFlags::RDONLY)?, &path[..length])
 }
 
-/// Whether a process of this id exists.
+/// Whether a process, or a thread, of this id exists.
 pub fn process_exists(pid: u32) -> bool {
     rustix::process::Pid::from_raw(pid as i32)
         .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))

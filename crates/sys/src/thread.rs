@@ -155,12 +155,6 @@ pub fn kill_program() -> ! {
     }
 }
 
-/// Sends SIGKILL to another process, or to the one whose thread it is.
-pub fn kill_process(pid: u32) -> Result<(), Errno> {
-    // SAFETY: takes two numbers.
-    errno(unsafe { arch::syscall(number::KILL, [pid as usize, 9, 0, 0, 0, 0]) }).map(|_| ())
-}
-
 /// This process's id, asked anew each time: after fork it is another.
 pub fn process_id() -> u32 {
     // SAFETY: takes nothing.
@@ -260,7 +254,12 @@ pub fn processor_of(thread: u32) -> Option<usize> {
 }
 
 /// `before`, a number, `after` (which ends with a zero byte), without a heap.
-fn decimal_path<'a>(before: &[u8], number: u32, after: &[u8], out: &'a mut [u8]) -> Option<&'a core::ffi::CStr> {
+pub(crate) fn decimal_path<'a>(
+    before: &[u8],
+    number: u32,
+    after: &[u8],
+    out: &'a mut [u8],
+) -> Option<&'a core::ffi::CStr> {
     let mut digits = [0; 10];
     let mut start = digits.len();
     let mut rest = number;

@@ -1,0 +1,106 @@
+//! unshare(2), in the place of libc's: the kernel gives a user namespace to single threads only, and the agent has one, too.
+//!
+//! While it only watches, it goes for the time of the call and comes back. Once memory is managed its threads cannot go, and
+//! the kernel refuses. Who makes the system call without libc is refused as well.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use sys::Errno;
+use sys::sync::{Sharing, wake_all};
+use sys::thread;
+
+use crate::calls::to_libc;
+use crate::host::agent;
+use crate::watcher::{self, Agent};
+
+/// The kernel adds `CLONE_THREAD` to it.
+const CLONE_NEWUSER: c_int = 0x1000_0000;
+
+/// The longest wait for the watcher, in looks: it may be about to become a keeper.
+const LOOKS_MAX: u32 = 500;
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Whether the watcher is to go, and whether it does.
+const STAYS: u32 = 0;
+const IS_TO_GO: u32 = 1;
+const GOES: u32 = 2;
+
+/// The watcher's leave.
+pub(crate) struct Leave(AtomicU32);
+
+impl Leave {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(STAYS))
+    }
+
+    /// On the watcher's thread: whether it must end now.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.change(IS_TO_GO, GOES)
+    }
+
+    fn change(&self, from: u32, to: u32) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// unshare(2).
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {
+    // Ours is not trapped in user mode, and need not be: it names no memory.
+    let call = || sys::process::unshare(flags as u32 as usize);
+    let result = match agent() {
+        Some(agent) if flags & CLONE_NEWUSER != 0 => agent.without_watcher(call),
+        _ => call(),
+    };
+    to_libc(result.map(|()| 0), -1)
+}
+
+impl Agent {
+    /// Makes a call while there is no watcher, if that can be had. No signal's handler runs meanwhile: one that forks would wait
+    /// at the gate for the thread that it interrupts.
+    fn without_watcher(&'static self, call: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        let mask = thread::block_signals();
+        self.gate.close();
+        let is_gone = self.keeper().is_none() && self.send_watcher_away();
+        let result = call();
+        if is_gone && watcher::start(self).is_err() {
+            // No thread can be made once children are to have process ids of their own (CLONE_NEWPID): the program runs
+            // outside the budget, and loses nothing.
+            self.growth.give_up();
+        }
+        self.gate.open();
+        thread::unblock_signals(mask);
+        result
+    }
+
+    fn send_watcher_away(&self) -> bool {
+        let membership = self.membership();
+        let watcher = membership.entry.watcher.load(Ordering::Relaxed) as u32;
+        // A child of vfork has no watcher, and must leave its parent's alone.
+        let is_ours = !membership.is_elsewhere && membership.entry.pid.load(Ordering::Relaxed) == thread::process_id();
+        if !is_ours || watcher == 0 || !self.leave.change(STAYS, IS_TO_GO) {
+            return false;
+        }
+        wake_all(&membership.ledger.active, Sharing::Machine);
+        let is_there = || sys::process::process_exists(watcher);
+        for _ in 0..LOOKS_MAX {
+            if !is_there() {
+                break;
+            }
+            thread::sleep(LOOK);
+        }
+        if self.leave.change(IS_TO_GO, STAYS) {
+            // It waits at the gate: memory is short.
+            return false;
+        }
+        // It is on its way out, which takes some instructions.
+        while is_there() {
+            thread::sleep(LOOK);
+        }
+        // Its number goes some instructions before it ceases to be counted.
+        thread::sleep(LOOK);
+        self.leave.change(GOES, STAYS)
+    }
+}

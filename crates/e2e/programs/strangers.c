@@ -1,0 +1,83 @@
+// Process ids that mean something else to others: children in a namespace of their own (CLONE_NEWPID), while memory leaves.
+// strangers children: they check their memory and fork. strangers mounted: with a /proc of their own. strangers raw: one that
+// pleat cannot follow has to itself the number that another process has to us, which must live; and libc's forks go on
+// beside one that lives.
+#define _GNU_SOURCE
+#include "cold.h"
+
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+static void all_as_it_was(const char *whose) {
+    for (int number = 0; number < BUFFERS; number++) expect(whose, buffer(number), BUFFER, number);
+}
+
+static int mounts;
+
+static int children(int depth) {
+    pid_t pid = fork();
+    check("fork", pid < 0, 0);
+    if (pid == 0) {
+        if (mounts && getpid() == 1) check("mount", mount("proc", "/proc", "proc", 0, 0), 0);
+        all_as_it_was("a child's");
+        chill();
+        all_as_it_was("a child's, again");
+        printf("%s\n", getpid() == 1 ? "the first of its namespace" : "another");
+        fflush(stdout);
+        _exit(depth ? children(depth - 1) : 0);
+    }
+    int status;
+    chill();
+    check("waitpid", waitpid(pid, &status, 0), pid);
+    check("the child", status, 0);
+    all_as_it_was("the parent's");
+    return 0;
+}
+
+static pid_t raw_clone(pid_t number) {
+    struct clone_args how = {.exit_signal = SIGCHLD, .set_tid = number ? (uintptr_t)&number : 0, .set_tid_size = number != 0};
+    return (pid_t)syscall(SYS_clone3, &how, sizeof how);
+}
+
+static void raw(void) {
+    char *command[] = {"sleep", "100", 0};
+    pid_t bystander = fork();
+    if (bystander == 0) execvp("sleep", command);
+    if (unshare(CLONE_NEWPID)) return (void)printf("no namespace: %s\n", strerror(errno));
+    // The first of a namespace has the number 1, and the others end with it.
+    pid_t first = raw_clone(0);
+    if (first == 0) syscall(SYS_pause);
+    pid_t child = fork();
+    check("fork", child < 0, 0);
+    if (child == 0) all_as_it_was("a child's"), _exit(0);
+    int ended = 1;
+    check("waitpid", waitpid(child, &ended, 0), child);
+    check("a child beside a raw one", ended, 0);
+    pid_t other = raw_clone(bystander);
+    if (other == 0) _exit(buffer(7)[0]);
+    check("clone3", other < 0, 0);
+    int status;
+    for (int waited = 0; waitpid(other, &status, WNOHANG) == 0 && waited < 1000; waited++) usleep(10000);
+    printf("the bystander %s\n", waitpid(bystander, &status, WNOHANG) == 0 ? "lives" : "was ended");
+    kill(bystander, SIGKILL), kill(first, SIGKILL), kill(other, SIGKILL);
+    while (wait(0) > 0) {}
+}
+
+int main(int count, char **words) {
+    if (count < 2) return 2;
+    begin();
+    if (strcmp(words[1], "raw") == 0) raw();
+    mounts = strcmp(words[1], "mounted") == 0;
+    if (mounts || strcmp(words[1], "children") == 0) {
+        if (unshare(CLONE_NEWPID | (mounts ? CLONE_NEWNS : 0)) || (mounts && mount("none", "/", 0, MS_REC | MS_PRIVATE, 0)))
+            return (void)printf("no namespace: %s\n", strerror(errno)), 0;
+        children(2);
+    }
+    all_as_it_was("at the end");
+    end();
+    return 0;
+}

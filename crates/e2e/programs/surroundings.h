@@ -1,0 +1,113 @@
+// What a process changes about itself besides its rights: flags, limits, namespaces, and its user with several threads.
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+enum { UNKNOWN = -77, THREADS = 4 };
+static pthread_t threads[THREADS];
+static int thread_count;
+static volatile int are_to_end;
+static _Atomic int seen_users;
+
+// Goes over memory of its own, and once sees who it is.
+static void *go_over(void *key) {
+    uint64_t *own = fill(PAGES / 8, (uintptr_t)key), seen = 0, bad = !own;
+    while (!are_to_end && !bad) {
+        bad = differs(own, PAGES / 8, (uintptr_t)key);
+        // Of this thread, not of the process.
+        uid_t ids[3];
+        if (!seen && syscall(SYS_getresuid, &ids[0], &ids[1], &ids[2]) == 0 && ids[0] == 65534) seen = 1, seen_users++;
+    }
+    return (void *)(uintptr_t)bad;
+}
+
+static int end_threads(void) {
+    int bad = 0;
+    are_to_end = 1;
+    for (int at = 0; at < thread_count; at++) {
+        void *answer;
+        bad |= pthread_join(threads[at], &answer) || answer;
+    }
+    return bad;
+}
+
+// glibc signals each thread that it knows, and waits for all of them.
+static int change_user_of_all(void) {
+    for (; thread_count < THREADS; thread_count++)
+        if (pthread_create(&threads[thread_count], 0, go_over, (void *)(uintptr_t)(30 + thread_count))) return 1;
+    usleep(200000);
+    if (setgid(65534) || setuid(65534)) return 2;
+    for (int waited = 0; seen_users < THREADS; waited++) {
+        if (waited > 3000) return 3;
+        usleep(10000);
+    }
+    return 0;
+}
+
+static int limit(int resource, rlim_t bytes) {
+    struct rlimit limits;
+    if (getrlimit(resource, &limits)) return 1;
+    limits.rlim_cur = bytes;
+    return setrlimit(resource, &limits);
+}
+
+static size_t private_bytes(void) {
+    char line[256];
+    size_t kib = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (fgets(line, sizeof line, status)) sscanf(line, "VmData: %zu kB", &kib);
+    fclose(status);
+    return kib << 10;
+}
+
+// Frames of half a page, all the way down.
+static __attribute__((noinline)) int descend(int depth) {
+    volatile uint64_t frame[WORDS / 2];
+    for (int at = 0; at < WORDS / 2; at++) frame[at] = word(depth, at, 3);
+    int bad = depth ? descend(depth - 1) : press();
+    for (int at = 0; at < WORDS / 2; at++) bad |= frame[at] != word(depth, at, 3);
+    return bad;
+}
+
+static int lock_some(void) {
+    if (limit(RLIMIT_MEMLOCK, 1 << 20)) return 1;
+    uint64_t *locked = fill(64, 5);
+    return mlock(locked, 64 * 4096) || press() || differs(locked, 64, 5) || munlock(locked, 64 * 4096) || press() ||
+           differs(locked, 64, 5);
+}
+
+// The hard limit, too, which who may not raise it again has for ever.
+static int few_descriptors(void) {
+    struct rlimit limits = {6, 6};
+    return setrlimit(RLIMIT_NOFILE, &limits);
+}
+
+// Another root, and there a program, this one once more.
+static int execute_inside(const char *root) {
+    if (chroot(root) || chdir("/")) return 1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        execl("/program", "program", "pages", (char *)0);
+        _exit(9);
+    }
+    int status = -1;
+    return waitpid(pid, &status, 0) != pid || status;
+}
+
+static int change_surroundings(const char *what) {
+    if (!strcmp(what, "hard")) return few_descriptors();
+    if (!strcmp(what, "flags")) return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    if (!strcmp(what, "pages")) return prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+    // What is still filled, and what the agent may need.
+    if (!strcmp(what, "data")) return limit(RLIMIT_DATA, private_bytes() + (112UL << 20));
+    if (!strcmp(what, "locked")) return lock_some();
+    if (!strcmp(what, "stack")) return limit(RLIMIT_STACK, 64 << 20) || descend(12000);
+    if (!strcmp(what, "mounts"))
+        return unshare(CLONE_NEWNS) || mount("none", "/", 0, MS_REC | MS_PRIVATE, 0) ||
+               mount("none", "/dev/shm", "tmpfs", 0, 0) || mount("none", "/proc", "tmpfs", 0, 0);
+    if (!strcmp(what, "early")) return 0;
+    if (!strcmp(what, "people")) return unshare(CLONE_NEWUSER);
+    if (!strcmp(what, "threads")) return change_user_of_all();
+    return UNKNOWN;
+}

@@ -1,0 +1,151 @@
+//! The kernel, and other processes, read and write memory that has left: by calls, files, pipes, sockets, rings, ptrace.
+//! The same without permissions is in `user_mode.rs`.
+#![forbid(unsafe_code)]
+
+use pleat_e2e::{Run, assert_same, folded, plain, skipped, turn, words};
+
+/// Runs a program of `programs/` plain and in 24 MiB, with the test's directory as its last argument; `None` if it cannot be built.
+fn crossed(source: &str, what: &str) -> Option<Run> {
+    crossed_in("24M", source, what)
+}
+
+fn crossed_in(ram: &str, source: &str, what: &str) -> Option<Run> {
+    let turn = turn(&format!("{}-{what}", source.trim_end_matches(".c")));
+    let program = match turn.compile(source, &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    let command = words([&program, what, &turn.word("")]);
+    let before = plain(&command);
+    assert!(before.status.success(), "{what} fails without pleat: {}", String::from_utf8_lossy(&before.stdout));
+    let after = folded(&turn.options(ram), &command);
+    print!("{what}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
+    assert_same(&before, &after);
+    turn.assert_clean(&after);
+    if let Some(reason) = String::from_utf8_lossy(&before.stdout).lines().find(|line| line.starts_with("no ")) {
+        skipped(&format!("{what}: {reason}"));
+    }
+    Some(after)
+}
+
+/// The numbers before `text` in the lines of a program's standard error, added up.
+fn number(run: &Run, text: &str) -> u64 {
+    let lines = run.stderr.lines().filter_map(|line| line.strip_suffix(text));
+    lines.filter_map(|line| line.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// More than a hundred pages, and of those looked at two thirds, were out when the kernel came for them.
+fn assert_cold(run: &Run) {
+    let lines = run.stderr.lines().filter_map(|line| line.strip_suffix(" pages were out")?.split_once(" of "));
+    let (out, seen) = lines
+        .filter_map(|(out, seen)| Some((out.parse::<u64>().ok()?, seen.parse::<u64>().ok()?)))
+        .fold((0, 0), |(out, seen), (more_out, more_seen)| (out + more_out, seen + more_seen));
+    assert!(out > 100 && out * 3 >= seen * 2, "{out} of {seen} pages were out: the test proves nothing");
+}
+
+/// Buffers, strings, vectors, mutexes, signals, vfork, `posix_spawn`, and mremap over several mappings.
+#[test]
+fn system_calls_on_cold_memory() {
+    let turn = turn("calls");
+    let program = match turn.compile("calls.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    for command in [words([&program]), words([&program, "forks"])] {
+        let before = plain(&command);
+        let after = folded(&turn.options("32M"), &command);
+        println!("{:.2?} against {:.2?}", after.wall, before.wall);
+        assert_same(&before, &after);
+        let stats = pleat_e2e::stats(&turn);
+        assert!(stats["pages_encoded"].as_u64() > Some(1000), "nothing was folded: {}, {stats}", after.stderr);
+        turn.assert_clean(&after);
+    }
+}
+
+/// `epoll_wait`, sendmmsg and recvmmsg, writev and preadv2, statx, getrandom, futexes that are not private.
+#[test]
+fn messages_vectors_answers_and_futexes() {
+    if let Some(run) = crossed("kernel_io.c", "calls") {
+        assert_cold(&run);
+    }
+}
+
+/// `O_DIRECT` under pressure, vmsplice and splice, `MSG_ZEROCOPY`: what the kernel holds by itself, longer than a call.
+#[test]
+fn pages_that_the_kernel_holds() {
+    if let Some(run) = crossed("kernel_io.c", "pages") {
+        assert_cold(&run);
+    }
+}
+
+/// Inline and from the kernel's own threads, in registered buffers and in others, and reads that wait.
+#[test]
+fn io_uring_reads_and_writes() {
+    if let Some(run) = crossed("kernel_io.c", "ring")
+        && !run.stdout.starts_with(b"no ")
+    {
+        assert_cold(&run);
+    }
+}
+
+/// `process_vm_readv` and `process_vm_writev` bring what is missing.
+#[test]
+fn a_child_reads_and_writes_its_parents_memory() {
+    if let Some(run) = crossed("others.c", "children") {
+        assert_cold(&run);
+        assert_eq!(number(&run, " pages were refused"), 0);
+    }
+}
+
+/// As docs/programs.md has it: EIO, and never something else than what is there.
+#[test]
+fn a_debugger_reads_what_is_there_or_is_refused() {
+    if let Some(run) = crossed("others.c", "parents") {
+        assert_cold(&run);
+        assert!(number(&run, " pages were refused") > 300, "ptrace reads what is folded: mend docs/programs.md");
+    }
+}
+
+/// A mapping that grows downwards, shared memory of both kinds with holes: what is beside them leaves meanwhile.
+#[test]
+fn other_memory_beside_it_is_left_alone() {
+    for what in ["down", "shared"] {
+        if let Some(run) = crossed("shapes.c", what) {
+            assert_cold(&run);
+        }
+    }
+}
+
+/// What the program has registered before memory is short is left to it. What is managed by then, fresh or not, has a
+/// userfaultfd already: the program hears so, as docs/programs.md has it.
+#[test]
+fn a_userfaultfd_of_the_programs_own_is_left_alone() {
+    if let Some(run) = crossed_in("48M", "shapes.c", "userfaultfd")
+        && !run.stdout.starts_with(b"no ")
+    {
+        assert_cold(&run);
+        assert_eq!(run.stderr.matches(": Device or resource busy").count(), 2, "mend docs/programs.md: {}", run.stderr);
+    }
+}
+
+/// What the agent writes to counts for the program's limit: it raises that by what it needs. Without, the run took a hundred
+/// seconds and wrote nothing to the swap file.
+#[test]
+fn a_limit_on_data_leaves_the_agent_room() {
+    if let Some(run) = crossed("shapes.c", "data") {
+        let peak = run.peaks.anon_bytes;
+        assert!(peak < 30 << 20, "{}", bench::size::mib(peak));
+        assert!(run.wall < std::time::Duration::from_secs(30), "{:?}", run.wall);
+    }
+}
+
+/// The swap file may not grow beyond a mebibyte: what does not fit stays in memory, with a line, and nobody gets SIGXFSZ.
+#[test]
+fn a_limit_on_files_loses_nothing() {
+    if let Some(run) = crossed("shapes.c", "file") {
+        assert!(run.stderr.contains("cannot be met"), "{}", run.stderr);
+    }
+}

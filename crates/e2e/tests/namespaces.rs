@@ -1,0 +1,62 @@
+//! Processes whose ids mean something else to others: `pleat run` and the agents count, and end, the right ones.
+#![forbid(unsafe_code)]
+
+use pleat_e2e::{Run, assert_same, folded, plain, skipped, stats, turn, words};
+use serde_json::Value;
+
+/// Runs `strangers.c` plain and under pleat; with the document of statistics. `None` if there are no such namespaces here.
+fn strangers(what: &str) -> Option<(Run, Value)> {
+    let turn = turn(&format!("strangers-{what}"));
+    let program = match turn.compile("strangers.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    let command = words([&program, what]);
+    let before = plain(&command);
+    if before.stdout.starts_with(b"no ") {
+        skipped(&String::from_utf8_lossy(&before.stdout));
+        return None;
+    }
+    let after = folded(&turn.options("24M"), &command);
+    print!("{what}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
+    assert_same(&before, &after);
+    turn.assert_clean(&after);
+    let stats = stats(&turn);
+    Some((after, stats))
+}
+
+/// Each process of the statistics was there under that number, as seen from outside: the first of a namespace is 1 to itself.
+fn assert_known(run: &Run, stats: &Value, folded_min: usize) {
+    let processes = stats["processes"].as_array().expect("a list");
+    let pid = |process: &Value| process["pid"].as_u64().expect("a number");
+    let strange: Vec<_> = processes.iter().map(pid).filter(|pid| !run.peaks.seen.contains(&(*pid as u32))).collect();
+    assert!(strange.is_empty(), "{strange:?} are none of {:?}", run.peaks.seen);
+    let has_folded = |process: &&Value| process["pages_encoded"].as_u64() > Some(1000);
+    assert!(processes.iter().filter(has_folded).count() >= folded_min, "{processes:?}");
+}
+
+/// Were they known by their own numbers, others would be measured, and ended, in their place.
+#[test]
+fn children_in_a_namespace_are_known_by_their_numbers_outside() {
+    let Some((run, stats)) = strangers("children") else { return };
+    assert_known(&run, &stats, 4);
+}
+
+/// Who cannot tell what it is to `pleat run` gets all its memory back, and runs beside the budget.
+#[test]
+fn with_a_proc_of_their_own_they_are_let_go() {
+    let Some((run, stats)) = strangers("mounted") else { return };
+    assert_known(&run, &stats, 1);
+    assert_eq!(run.stderr.matches("namespace of process ids").count(), 1, "{}", run.stderr);
+}
+
+/// A child by a raw system call is ended, and not the process that has for us the number that it has for itself. While such a
+/// child lives, libc's forks go on.
+#[test]
+fn a_raw_child_is_ended_and_nobody_in_its_place() {
+    let Some((run, _)) = strangers("raw") else { return };
+    assert_eq!(run.stderr.matches("was forked by a raw system call").count(), 1, "{}", run.stderr);
+}
