@@ -39,9 +39,34 @@ impl Stat {
         matches!(self.state, b'T' | b't')
     }
 
-    /// Ended, and not yet waited for.
-    pub(crate) fn is_dead(self) -> bool {
+    /// Ended, and not yet waited for. A process whose main thread has may live: see [`is_dead`].
+    fn is_dead(self) -> bool {
         matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// Whether a process that has this stat has ended with all its threads.
+pub(crate) fn is_dead(pid: u32, stat: Stat) -> bool {
+    stat.is_dead() && living_thread(pid).is_none()
+}
+
+/// The directory of a thread that lives.
+fn living_thread(pid: u32) -> Option<PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lives = |task: &PathBuf| {
+        fs::read(task.join("stat")).ok().and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| !stat.is_dead())
+    };
+    tasks.map(|task| task.path()).find(lives)
+}
+
+/// What the process's file `name` says of its memory. That of its main thread is empty, or full of zeros, once that has ended
+/// by `pthread_exit`.
+fn memory_file(pid: u32, name: &str) -> Option<String> {
+    let is_dead = || Stat::of(pid).is_some_and(Stat::is_dead);
+    match fs::read_to_string(format!("/proc/{pid}/{name}")).ok() {
+        Some(text) if !text.is_empty() && !text.starts_with("0 ") => Some(text),
+        other if is_dead() => living_thread(pid).map_or(other, |task| fs::read_to_string(task.join(name)).ok()),
+        other => other,
     }
 }
 
@@ -63,12 +88,12 @@ pub(crate) fn is_foreground() -> bool {
 
 /// Resident memory that is not shared with files: anonymous memory, shared mappings left out.
 pub(crate) fn resident_anonymous(pid: u32) -> Option<ByteCount> {
-    anonymous_of_statm(&fs::read_to_string(format!("/proc/{pid}/statm")).ok()?)
+    anonymous_of_statm(&memory_file(pid, "statm")?)
 }
 
 /// The same, where what it shares with forked processes counts in proportion. The kernel walks over all its memory.
 pub(crate) fn proportional_anonymous(pid: u32) -> Option<ByteCount> {
-    bytes_of_line(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Pss_Anon")
+    bytes_of_line(&memory_file(pid, "smaps_rollup")?, "Pss_Anon")
 }
 
 /// How long ago a process started.

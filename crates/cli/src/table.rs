@@ -271,7 +271,7 @@ impl Tracked {
             return exists;
         }
         let same = |stat: Stat| self.start_ticks == 0 || stat.start_ticks == self.start_ticks;
-        Stat::of(self.pid).is_some_and(|stat| same(stat) && !stat.is_dead())
+        Stat::of(self.pid).is_some_and(|stat| same(stat) && !proc::is_dead(self.pid, stat))
     }
 
     /// Whether the process of this id is the one that has claimed the entry, and not one that has come since.

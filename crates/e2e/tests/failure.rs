@@ -6,10 +6,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use pleat_e2e::{assert_same, folded_by, plain, pleat_command, python, skipped, stats, text, turn, words};
+use pleat_e2e::{Turn, assert_same, folded_by, plain, pleat_command, python, skipped, stats, text, turn, words};
 
 /// 120 MiB that fold well, walked over until somebody ends it.
 const WALK: &str = "x = [bytes([i % 251]) * 2000 + b'%d' % i for i in range(60000)]\nprint('built', flush=True)\n\
@@ -91,10 +91,10 @@ fn damage(path: &Path) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-#[test]
-fn a_damaged_segment_ends_the_program_with_its_name() {
-    let turn = turn("damage");
-    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", NOISE]));
+/// Runs a program that says `ready`, with its swap file damaged by then, and returns what it writes once it has got a line,
+/// what is complained of, and how it ends. `None`: it cannot be run.
+fn run_damaged(turn: &Turn, command: &[String]) -> Option<(String, String, ExitStatus)> {
+    let mut command = pleat_command(&turn.options("48M"), command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut run = command.spawn().expect("pleat starts");
     let mut stdout = BufReader::new(run.stdout.take().expect("piped above"));
@@ -107,7 +107,8 @@ fn a_damaged_segment_ends_the_program_with_its_name() {
     let Some(program) = children.split_whitespace().next().and_then(|pid| pid.parse().ok()) else {
         let _ = run.kill();
         let _ = run.wait();
-        return skipped("this kernel does not list children");
+        skipped("this kernel does not list children");
+        return None;
     };
     let files = swap_files(program, &turn.swap());
     let damaged: u64 = files.first().map_or(0, |path| damage(path).expect("root can write to it"));
@@ -118,11 +119,32 @@ fn a_damaged_segment_ends_the_program_with_its_name() {
     let mut complaints = String::new();
     run.stderr.take().expect("piped above").read_to_string(&mut complaints).expect("a pipe can be read");
     let status = run.wait().expect("a child can be waited for");
+    assert!(fs::read_dir(turn.swap()).expect("the test's own").next().is_none(), "left in {}", text(&turn.swap()));
+    Some((rest, complaints, status))
+}
+
+#[test]
+fn a_damaged_segment_ends_the_program_with_its_name() {
+    let turn = turn("damage");
+    let Some((rest, complaints, status)) = run_damaged(&turn, &words([python(), "-c", NOISE])) else { return };
     assert_eq!(rest, "", "the program went on with damaged memory");
     assert_eq!(status.code(), Some(125), "{complaints}");
     assert_eq!(complaints.lines().count(), 1, "{complaints}");
     assert!(complaints.starts_with("pleat: ") && complaints.contains("segment"), "{complaints}");
-    assert!(fs::read_dir(turn.swap()).expect("the test's own").next().is_none(), "left in {}", text(&turn.swap()));
+}
+
+/// While its parent's agent serves it: the parent does not touch the page.
+#[test]
+fn a_damaged_segment_that_a_forked_child_touches_ends_the_child_alone() {
+    let turn = turn("damage-child");
+    let program = match turn.compile("lost.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let Some((rest, complaints, status)) = run_damaged(&turn, &words([&program, "100"])) else { return };
+    assert_eq!((&rest[..], status.code()), ("the child was killed\n", Some(0)), "{complaints}");
+    assert_eq!(complaints.lines().count(), 1, "{complaints}");
+    assert!(complaints.starts_with("pleat: process ") && complaints.contains("segment"), "{complaints}");
 }
 
 #[test]

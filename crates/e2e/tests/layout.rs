@@ -184,3 +184,20 @@ fn threads_map_unmap_move_discard_and_grow() {
     assert!(after.peaks.anon_bytes <= 64 * 1024 * 1024 * 125 / 100, "seed {seed}: {} bytes", after.peaks.anon_bytes);
     turn.assert_clean(&after);
 }
+
+/// What /proc says of such a process by its number says nothing of its memory.
+#[test]
+fn a_program_whose_main_thread_has_ended_stays_inside_the_budget() {
+    let turn = turn("leaderless");
+    let program = match turn.compile("leaderless.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    // Two percent, as for others, by the program's own looks.
+    let after = folded(&turn.options("64M"), &words([&program, "120", "65"]));
+    println!("{}", after.stderr);
+    assert_eq!((after.shell_status(), &after.stdout[..]), (0, &b"inside the budget\n"[..]), "{}", after.stderr);
+    let stats = pleat_e2e::stats(&turn);
+    assert!(stats["pages_reclaimed"].as_u64().is_some_and(|pages| pages > 10_000), "{stats}");
+    turn.assert_clean(&after);
+}

@@ -32,8 +32,9 @@ pub struct ProcFiles {
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 
 impl ProcFiles {
-    /// Opens those of the calling process. `neighbour` is the directory of another process in /proc, for who has no path
-    /// to its own.
+    /// Opens those of the calling process. What they say of its memory they say by the calling thread, which is to live as
+    /// long: the main thread may have ended (`pthread_exit`), and its files are empty then. `neighbour` is the directory of
+    /// another process in /proc, for who has no path to its own.
     pub fn open(neighbour: Option<&OwnedFd>) -> Result<Self, Errno> {
         let flags = READ | OFlags::DIRECTORY;
         let directory = match neighbour {
@@ -42,11 +43,11 @@ impl ProcFiles {
         };
         let file = |name: &core::ffi::CStr| rustix::fs::openat(&directory, name, READ, Mode::empty());
         Ok(Self {
-            statm: file(c"statm")?,
+            statm: file(c"../thread-self/statm")?,
             stat: file(c"stat")?,
-            maps: file(c"maps")?,
-            pagemap: file(c"pagemap")?,
-            rollup: file(c"smaps_rollup").ok(),
+            maps: file(c"../thread-self/maps")?,
+            pagemap: file(c"../thread-self/pagemap")?,
+            rollup: file(c"../thread-self/smaps_rollup").ok(),
             directory,
             maps_buffer: Lock::new(vec![0; maps::BUFFER_BYTES].into_boxed_slice()),
         })
@@ -80,7 +81,7 @@ impl ProcFiles {
 
     /// Visits the ranges of which a forked child has something else than its parent.
     pub fn uncopied(&self, visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {
-        let smaps = rustix::fs::openat(&self.directory, c"smaps", READ, Mode::empty())?;
+        let smaps = rustix::fs::openat(&self.directory, c"../thread-self/smaps", READ, Mode::empty())?;
         maps::uncopied(&smaps, &mut self.maps_buffer.lock(), visit)
     }
 

@@ -1,4 +1,5 @@
-//! This process and its neighbours, through /proc.
+//! This process and its neighbours, through /proc. What it says of memory is asked of the calling thread: the main one may have
+//! ended before the others (`pthread_exit`), and then says that there is none.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -109,12 +110,12 @@ pub fn is_readable(path: &CStr) -> bool {
 
 /// Anonymous memory of this process that is resident now.
 pub fn resident_anonymous() -> Option<ByteCount> {
-    crate::proc_files::resident_anonymous(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
+    crate::proc_files::resident_anonymous(open(c"/proc/thread-self/statm", OFlags::RDONLY).ok()?)
 }
 
 /// Private memory of this process that may be written, resident or not.
 pub fn writable() -> Option<ByteCount> {
-    crate::proc_files::writable(open(c"/proc/self/statm", OFlags::RDONLY).ok()?)
+    crate::proc_files::writable(open(c"/proc/thread-self/statm", OFlags::RDONLY).ok()?)
 }
 
 /// The most that has been resident in this process so far, file pages included. For any thread: it needs no descriptor.
@@ -146,14 +147,14 @@ pub fn mappings(visit: &mut dyn FnMut(crate::kernel::Mapping)) -> Result<(), Err
     let scratch = Area::reserve(maps::BUFFER_BYTES)?;
     // SAFETY: memory that nobody else knows, and that lives as long as `scratch`.
     let buffer = unsafe { core::slice::from_raw_parts_mut(scratch.base(), scratch.bytes()) };
-    maps::visit(open(c"/proc/self/maps", OFlags::RDONLY)?, buffer, visit)
+    maps::visit(open(c"/proc/thread-self/maps", OFlags::RDONLY)?, buffer, visit)
 }
 
 /// Where libraries keep their data: see [`crate::maps::library_memory`].
 pub fn library_memory() -> Result<Vec<core::ops::Range<u64>>, Errno> {
     let mut path = [0; PAGE_BYTES];
     let length = rustix::fs::readlinkat_raw(rustix::fs::CWD, c"/proc/self/exe", &mut path[..])?;
-    maps::library_memory(open(c"/proc/self/maps", OFlags::RDONLY)?, &path[..length])
+    maps::library_memory(open(c"/proc/thread-self/maps", OFlags::RDONLY)?, &path[..length])
 }
 
 /// Whether a process, or a thread, of this id exists.
