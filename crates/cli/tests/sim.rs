@@ -272,6 +272,56 @@ fn runs_are_told_by_system_and_size() {
     assert!(refused(&[spoiled.path(), "--system", "pleat", "--ram", "128M"]).contains("at byte"));
 }
 
+/// Options put other parts in the place of a system's own, as with `pleat run`.
+#[test]
+fn parts_of_a_system_can_be_replaced() {
+    let trace = Temporary::new("parts", b"");
+    let made = Command::new(env!("CARGO_BIN_EXE_pleat"))
+        .args(["synth", "rand", "--pages", "8000", "--references", "30000", "--out", trace.path()])
+        .status();
+    assert!(made.unwrap().success());
+    let with = |options: &str| {
+        let words: Vec<_> = ["--ram", "50%", "--json", "-"].into_iter().chain(options.split(' ')).collect();
+        let output = sim(&[&[trace.path()][..], &words].concat());
+        assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    // All parts of another system are that system.
+    let zswap = with("--system zswap");
+    let parts = json!({"store": "buddies", "codec": "lzo1x-1", "sizing": "percent", "admission": "reject-poor",
+        "write_back": "pages"});
+    assert_eq!((&zswap[0]["parts"], zswap[0].get("pool_size_bytes")), (&parts, None));
+    let mut other = with(
+        "--system castro --store buddies --codec lzo1x-1 --sizing percent --admission reject-poor --write-back pages",
+    );
+    assert_ne!(other[0]["run_seconds"], with("--system castro")[0]["run_seconds"]);
+    other[0]["system"] = json!("zswap");
+    assert_eq!(other, zswap);
+    // One row for each size of a fixed pool, and no pool is larger than that.
+    let rows = with("--system tuduce-gross,pleat --sizing fixed --pool-size 10%,8M");
+    let sizes = rows.as_array().unwrap().iter().map(|row| row["pool_size_bytes"].as_u64().unwrap());
+    let tenth = rows[0]["ram_bytes"].as_u64().unwrap() / 10;
+    assert_eq!(sizes.collect::<Vec<_>>(), [tenth, 8 << 20, tenth, 8 << 20]);
+    for row in rows.as_array().unwrap() {
+        let (size, most) = (row["pool_size_bytes"].as_u64().unwrap(), row["pool_bytes_max"].as_u64().unwrap());
+        // Slabs are written back after they have grown, by a batch.
+        assert!(most > size / 2 && most <= size + (512 << 10), "{row}");
+    }
+    assert!(rows[0]["faults"]["backed"].as_u64() > rows[1]["faults"]["backed"].as_u64(), "{rows}");
+    for (options, reason) in [
+        ("--system pleat,off --codec wkdm", "off has no parts"),
+        ("--system mxt --codec wkdm", "mxt-lz1"),
+        ("--system pleat --sizing fixed", "needs --pool-size"),
+        ("--system castro --pool-size 8M", "only for --sizing fixed"),
+        ("--system castro --codec wkdm,lz4", "one for all"),
+        ("--replacement lru --pages 3 --store cells", "--system"),
+    ] {
+        let words: Vec<_> = options.split(' ').chain(["--ram", "50%"]).collect();
+        let words = if options.starts_with("--system") { &words[..] } else { &words[..words.len() - 2] };
+        assert!(refused(&[&[trace.path()][..], words].concat()).contains(reason), "{options}");
+    }
+}
+
 /// Pages of which the first half is zeros and the other noise.
 fn half_noise() -> Vec<u8> {
     let mut state = 1_u64;

@@ -39,7 +39,14 @@ impl Program {
     fn run(&self, system: &str, part: f64) -> Outcome {
         let ram = ByteCount((self.pages as f64 * part) as u64 * PAGE_BYTES as u64);
         let system = System::named(system).unwrap();
-        let setup = Setup { system, ram, machine: &self.machine, device: &self.device, ratio: self.ratio };
+        let setup = Setup {
+            system,
+            ram,
+            machine: &self.machine,
+            device: &self.device,
+            ratio: self.ratio,
+            pool: ByteCount::ZERO,
+        };
         play(setup, &mut *trace::open(&self.trace[..]).unwrap()).unwrap()
     }
 

@@ -20,7 +20,7 @@ fn pleat() -> System {
 fn simulate(system: System, trace: &[u8], ram_pages: u64, device: &str, ratio: f64) -> Outcome {
     let device = &Device::ALL.into_iter().find(|profile| profile.name == device).unwrap();
     let ram = ByteCount(ram_pages * page::PAGE_BYTES as u64);
-    let setup = Setup { system, ram, machine: &Machine::ALL[0], device, ratio };
+    let setup = Setup { system, ram, machine: &Machine::ALL[0], device, ratio, pool: ByteCount::ZERO };
     play(setup, &mut *trace::open(trace).unwrap()).unwrap()
 }
 
@@ -29,7 +29,14 @@ fn simulate(system: System, trace: &[u8], ram_pages: u64, device: &str, ratio: f
 fn pages_beyond_the_page_table_are_refused() {
     let device = &Device::ALL[0];
     for system in [pleat(), System::Off] {
-        let setup = Setup { system, ram: ByteCount(4 << 20), machine: &Machine::ALL[0], device, ratio: 0.4 };
+        let setup = Setup {
+            system,
+            ram: ByteCount(4 << 20),
+            machine: &Machine::ALL[0],
+            device,
+            ratio: 0.4,
+            pool: ByteCount::ZERO,
+        };
         let played = play(setup, &mut *trace::open(&b"R 1\nW 0x1000000000\n"[..]).unwrap());
         match system {
             System::Cached(..) => assert!(matches!(played, Err(PlayError::Beyond(PageIndex::END))), "{played:?}"),
@@ -176,7 +183,8 @@ fn each_system_pays_for_its_codec() {
         machine.codecs = vec![CodecCost { codec: codec.into(), encode: cost.clone(), decode: cost }].into();
         let ram = ByteCount(9000 * page::PAGE_BYTES as u64);
         let system = System::named("tuduce-gross").unwrap();
-        let setup = Setup { system, ram, machine: &machine, device: &Device::ALL[0], ratio: 0.3 };
+        let setup =
+            Setup { system, ram, machine: &machine, device: &Device::ALL[0], ratio: 0.3, pool: ByteCount::ZERO };
         play(setup, &mut *trace::open(&trace[..]).unwrap()).unwrap()
     };
     let (own, others) = (with("wkdm"), with("pbpm"));
@@ -217,7 +225,14 @@ fn a_slow_codec_holds_the_program_up() {
         let mut machine = Machine::ALL[0].clone();
         machine.encode.ns = encode_ns;
         let ram = ByteCount(9000 * page::PAGE_BYTES as u64);
-        let setup = Setup { system: pleat(), ram, machine: &machine, device: &Device::ALL[0], ratio: 0.25 };
+        let setup = Setup {
+            system: pleat(),
+            ram,
+            machine: &machine,
+            device: &Device::ALL[0],
+            ratio: 0.25,
+            pool: ByteCount::ZERO,
+        };
         play(setup, &mut *trace::open(&trace[..]).unwrap()).unwrap()
     };
     let (free, fast, slow) = (with(0.0), with(1_000.0), with(1_000_000.0));
