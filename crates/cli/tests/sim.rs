@@ -322,6 +322,33 @@ fn parts_of_a_system_can_be_replaced() {
     }
 }
 
+/// Whole runs under each system, with costs that no profile changes, come out as they once did, digit by digit. What changes
+/// them on purpose puts `actual` in the place of the file, which its difference then shows.
+#[test]
+fn golden_runs() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+    let (machine, expected) = (format!("{folder}/machine.json"), format!("{folder}/runs.json"));
+    let trace = Temporary::new("golden", b"");
+    let made = Command::new(env!("CARGO_BIN_EXE_pleat"))
+        .args(["synth", "3*rand", "sequential", "--pages", "6000", "--references", "40000", "--out", trace.path()])
+        .status();
+    assert!(made.unwrap().success());
+    let systems = "pleat,tuduce-gross,castro,crames,zswap,mxt,off";
+    let words = [trace.path(), "--system", systems, "--ram", "60%", "--json", "-"];
+    let output = sim(&[&words[..], &["--machine", &machine, "--backing", &machine]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for row in rows.as_array_mut().unwrap() {
+        let row = row.as_object_mut().unwrap();
+        row.remove("trace");
+        // Its last moment is what the rest of the row says.
+        row.remove("over_time");
+    }
+    let actual = serde_json::to_string_pretty(&rows).unwrap() + "\n";
+    let golden = fs::read_to_string(&expected).unwrap_or_default();
+    assert!(actual == golden, "{expected} differs from actual:\n{actual}");
+}
+
 /// Pages of which the first half is zeros and the other noise.
 fn half_noise() -> Vec<u8> {
     let mut state = 1_u64;

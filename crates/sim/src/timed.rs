@@ -188,6 +188,9 @@ trait Keeper {
 
     /// What pages take that are in memory as they are.
     fn resident_bytes(&self) -> u64;
+
+    /// Asserts that each page that has been seen is in one place, and that no more is held than may be.
+    fn check(&self, run: &Run<'_>);
 }
 
 /// How the run is now.
@@ -238,6 +241,9 @@ pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayErro
             run.now_ns += since as f64 * unit_ns;
             outcome.unlimited_seconds += since as f64 * unit_ns / 1e9;
             keeper.touch(&mut run, reference.page, reference.access == trace::Access::Write);
+            if cfg!(debug_assertions) {
+                keeper.check(&run);
+            }
             if moments.is_due(run.now_ns) {
                 moments.push(run.now_ns, moment(&run, &*keeper));
             }

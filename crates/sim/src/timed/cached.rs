@@ -426,4 +426,13 @@ impl Keeper for Cached {
     fn resident_bytes(&self) -> u64 {
         self.live.held().bytes().0
     }
+
+    fn check(&self, run: &Run<'_>) {
+        let census = self.live.cache.census();
+        let stored = census.compressed + census.incompressible + census.same_filled;
+        let held = census.resident + census.leaving + stored;
+        assert_eq!(held + census.below, PageCount(run.faults.first_touch), "{census:?}");
+        assert_eq!(census.leaving, self.live.ring.held());
+        assert!(self.free() >= 0, "{} bytes more than there are: {census:?}", -self.free());
+    }
 }

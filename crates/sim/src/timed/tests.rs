@@ -173,6 +173,30 @@ fn moments_tell_the_whole_run() {
     }
 }
 
+/// Whatever is played where: after each reference every page that has been seen is in one place, and no more memory is held
+/// than there is. `play` asks that (`Keeper::check`); here it gets something to ask it of.
+#[test]
+fn pages_are_kept_and_memory_is_kept_to() {
+    const PATTERNS: [&str; 7] = ["uniform", "zipf:1", "thrasher", "rand", "stack:1.3", "phases:5", "strided:7"];
+    let systems: Vec<_> = System::all().collect();
+    for seed in 0..40_u64 {
+        let mut random = trace::Random::new(seed);
+        let mut below = |end: usize| (random.draw() % end as u64) as usize;
+        let (pattern, pages) = (PATTERNS[below(PATTERNS.len())], 2000 + below(10_000) as u64);
+        let (system, machine) = (systems[below(systems.len())], &Machine::ALL[below(5)]);
+        let ram_pages = 2000 + below(pages as usize) as u64;
+        let ratio = below(12) as f64 / 10.0;
+        println!("seed {seed}: {pattern} of {pages} pages in {ram_pages}, {ratio}, {} on {}", system.name(), machine.name);
+        let ram = ByteCount(ram_pages * page::PAGE_BYTES as u64);
+        let device = &Device::ALL[below(6)];
+        let setup = Setup { system, ram, machine, device, ratio: ratio.min(1.0), pool: ByteCount::ZERO };
+        let outcome = play(setup, &mut *trace::open(&plan(pattern, pages, 30_000)[..]).unwrap()).unwrap();
+        assert_eq!(outcome.references, 30_000);
+        assert!(outcome.over_time.iter().all(|moment| moment.pool_bytes + moment.resident_bytes <= ram.0));
+        assert!(outcome.pages_swapped_out > 0 || outcome.faults.backed == 0, "{outcome:?}");
+    }
+}
+
 /// A codec that has costs of its own is charged for them, and no other.
 #[test]
 fn each_system_pays_for_its_codec() {
