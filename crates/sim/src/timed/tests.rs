@@ -186,7 +186,11 @@ fn pages_are_kept_and_memory_is_kept_to() {
         let (system, machine) = (systems[below(systems.len())], &Machine::ALL[below(5)]);
         let ram_pages = 2000 + below(pages as usize) as u64;
         let ratio = below(12) as f64 / 10.0;
-        println!("seed {seed}: {pattern} of {pages} pages in {ram_pages}, {ratio}, {} on {}", system.name(), machine.name);
+        println!(
+            "seed {seed}: {pattern} of {pages} pages in {ram_pages}, {ratio}, {} on {}",
+            system.name(),
+            machine.name
+        );
         let ram = ByteCount(ram_pages * page::PAGE_BYTES as u64);
         let device = &Device::ALL[below(6)];
         let setup = Setup { system, ram, machine, device, ratio: ratio.min(1.0), pool: ByteCount::ZERO };
