@@ -7,21 +7,27 @@ use std::sync::Arc;
 use backing::failing::{FailingBacking, Fault, Operation};
 use backing::{MemoryBacking, ReadBuffer, SegmentLog};
 use codec::{Codec, Lz4, MxtLz1, Scratch};
-use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageIndex};
+use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use pleat_cache::system::{Admission, WriteBack};
 use pleat_cache::{AreaCounters, AreaKeeper, Cache, Lookup, Memory, Outcome, Place, Published, Rules};
 use policy::area::AreaSizing;
+use policy::area::demand::Demand;
+use policy::area::exhaustion::Exhaustion;
 use policy::area::expense_profit::{ExpenseProfit, Sensitivity};
 use policy::area::fill_rate::FillRate;
 use policy::area::fixed::{Fixed, Off};
 use policy::area::free_space::FreeSpace;
 use policy::area::percent::Percent;
 use policy::replacement::Arrival;
+use policy::write_back::FreeEntries;
 use store::{Buddies, Cells, Chunks, Resize, Sectors, ZoneShape, Zones};
 
 const SEGMENT_BYTES: usize = 64 << 10;
 const ADDRESS_BYTES: usize = 16 << 20;
 const TOTAL: ByteCount = ByteCount(4 << 20);
+const DAEMON: FreeEntries = FreeEntries { threshold: PageCount(32) };
+/// Steps from one look at all invariants to the next.
+const CHECK_STEPS: u64 = 50;
 
 struct Random(u64);
 
@@ -38,7 +44,8 @@ impl Random {
 fn content(page: PageIndex, version: u64) -> PageBytes {
     let mut random = Random((page.0 << 20 | version) * 2 + 1);
     let mut bytes = PageBytes::ZERO;
-    let share = (page.0 % 10 * 410) as usize;
+    // The last one in ten does not shrink at all.
+    let share = (page.0 % 10 * 460).min(PAGE_BYTES as u64 - 8) as usize;
     bytes.0[..share].fill_with(|| random.below(256) as u8);
     bytes.0[PAGE_BYTES - 8..].copy_from_slice(&((page.0 << 8) | (version % 256)).to_le_bytes());
     bytes
@@ -50,6 +57,9 @@ struct World<S, P> {
     keeper: AreaKeeper<P>,
     codec: &'static dyn Codec,
     scratch: Scratch,
+    /// The most that the area may take.
+    area_max: ByteCount,
+    has_daemon: bool,
     pages: BTreeMap<PageIndex, PageBytes>,
     /// What the medium has.
     backing: Arc<FailingBacking<MemoryBacking>>,
@@ -58,18 +68,19 @@ struct World<S, P> {
 }
 
 impl<S: Resize, P: AreaSizing> World<S, P> {
-    fn new(store: S, sizing: P, codec: &'static dyn Codec, write_back: WriteBack) -> Self {
+    fn new(store: S, sizing: P, rules: Rules, area_max: ByteCount) -> Self {
         let backing = Arc::new(FailingBacking::new(MemoryBacking::new(16 << 20)));
         let log = SegmentLog::with_segment_bytes(Box::new(backing.clone()), [3; 32], 16 << 20, SEGMENT_BYTES);
         let cache = Cache::new(store, Some(log));
-        let rules = Rules { admission: Admission::All, write_back, codec, daemon: None };
         let keeper = AreaKeeper::new(sizing, rules);
-        Self { cache, keeper, codec, scratch: Scratch::new(), pages: BTreeMap::new(), backing, reads: 0 }
+        let (codec, scratch, pages) = (rules.codec, Scratch::new(), BTreeMap::new());
+        let has_daemon = rules.daemon.is_some();
+        Self { cache, keeper, codec, scratch, area_max, has_daemon, pages, backing, reads: 0 }
     }
 
     fn memory(&self) -> Memory {
         let taken = self.cache.census().resident.bytes() + self.cache.store_figures().pool;
-        Memory { available: TOTAL.saturating_sub(taken), total: TOTAL, area_max: TOTAL }
+        Memory { available: TOTAL.saturating_sub(taken), total: TOTAL, area_max: self.area_max }
     }
 
     /// The program writes to a page, which must be resident.
@@ -132,6 +143,9 @@ impl<S: Resize, P: AreaSizing> World<S, P> {
     }
 
     fn look(&mut self) {
+        if self.has_daemon {
+            self.relieve();
+        }
         for _ in 0..1000 {
             let memory = self.memory();
             if !self.cache.look_at_area(&mut self.keeper, memory) {
@@ -139,6 +153,15 @@ impl<S: Resize, P: AreaSizing> World<S, P> {
             }
         }
         panic!("the area never settles");
+    }
+
+    /// Makes the room that the daemon keeps, and sometimes the area smaller. Only a medium that takes no more keeps it from that.
+    fn relieve(&mut self) {
+        let goal = ByteCount(if self.reads.is_multiple_of(5) { 64 << 10 } else { 0 });
+        let done = self.cache.relieve_area(&mut self.keeper, goal, 1000);
+        let figures = self.cache.store_figures();
+        let is_done = done.bytes >= goal && figures.free >= DAEMON.threshold.bytes();
+        assert!(done.refused.is_some() || is_done || figures.encodings == 0, "{figures:?}");
     }
 
     fn write(&mut self) {
@@ -193,8 +216,9 @@ impl<S: Resize, P: AreaSizing> World<S, P> {
                     self.write();
                 }
             }
-            if step % 500 == 0 {
+            if step % CHECK_STEPS == 0 {
                 self.check();
+                assert!(self.cache.store_figures().pool <= self.area_max);
             }
         }
         self.check();
@@ -207,6 +231,11 @@ impl<S: Resize, P: AreaSizing> World<S, P> {
     }
 }
 
+/// What most runs keep to.
+fn rules(codec: &'static dyn Codec, write_back: WriteBack) -> Rules {
+    Rules { admission: Admission::All, write_back, codec, daemon: None }
+}
+
 /// A run of a store under a policy, with the codec that goes with it.
 fn run<S: Resize, P: AreaSizing>(
     store: S,
@@ -214,7 +243,12 @@ fn run<S: Resize, P: AreaSizing>(
     codec: &'static dyn Codec,
     write_back: WriteBack,
 ) -> AreaCounters {
-    let mut world = World::new(store, sizing, codec, write_back);
+    run_by(store, sizing, rules(codec, write_back), TOTAL)
+}
+
+/// The same by any rules, where the area may take no more than `area_max`.
+fn run_by<S: Resize, P: AreaSizing>(store: S, sizing: P, rules: Rules, area_max: ByteCount) -> AreaCounters {
+    let mut world = World::new(store, sizing, rules, area_max);
     let mut sum = AreaCounters::default();
     for seed in 1..3 {
         sum = world.run(seed);
@@ -238,6 +272,29 @@ fn run_all<S: Resize>(store: impl Fn() -> S, codec: &'static dyn Codec) {
     let off = run(store(), Off, codec, WriteBack::Pages);
     assert_eq!((off.grown, off.released), (0, 0));
     assert!(off.refused > 100, "{off:?}");
+    let demand = run(store(), Demand, codec, WriteBack::Encodings);
+    assert!(demand.grown > 2 && demand.refused == 0, "{demand:?}");
+    let narrow = run_by(store(), Demand, rules(codec, WriteBack::Pages), ByteCount(512 << 10));
+    assert!(narrow.released > 100 && narrow.refused == 0, "{narrow:?}");
+    let exhaustion = run_by(store(), Exhaustion::default(), rules(codec, WriteBack::Pages), ByteCount(512 << 10));
+    assert!(exhaustion.released > 100 && exhaustion.limit_hits > 0, "{exhaustion:?}");
+    run_with_a_daemon(&store, codec);
+    run_rejecting(&store, codec);
+}
+
+/// The daemon lets pages go before there is no room.
+fn run_with_a_daemon<S: Resize>(store: &impl Fn() -> S, codec: &'static dyn Codec) {
+    let fixed = || Fixed { size: ByteCount(512 << 10) };
+    let with = run_by(store(), fixed(), Rules { daemon: Some(DAEMON), ..rules(codec, WriteBack::Pages) }, TOTAL);
+    let without = run_by(store(), fixed(), rules(codec, WriteBack::Pages), TOTAL);
+    assert!(with.released > 100 && with.limit_hits < without.limit_hits, "{with:?}, {without:?}");
+}
+
+/// Pages that do not shrink go past the area.
+fn run_rejecting<S: Resize>(store: &impl Fn() -> S, codec: &'static dyn Codec) {
+    let poor = Rules { admission: Admission::RejectPoor, ..rules(codec, WriteBack::Pages) };
+    let rejecting = run_by(store(), FreeSpace::default(), poor, TOTAL);
+    assert!(rejecting.rejected_poor > 10, "{rejecting:?}");
 }
 
 #[test]

@@ -266,7 +266,8 @@ pub(crate) struct CodecsArgs {
     /// Only these codecs, and the references [default: all]
     ///
     /// wkdm@plain is the plain twin of wkdm, and so with each codec of the papers; fold@avx512, fold@avx2, fold@neon and fold@scalar
-    /// are the paths of fold, as fold-deep@avx512 and so on are of fold-deep. These are measured only where they are named.
+    /// are the paths of fold, as fold-deep@avx512 and so on are of fold-deep. liblzo2 is that library, if it is installed. These are
+    /// measured only where they are named.
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     pub(crate) codec: Vec<String>,
 

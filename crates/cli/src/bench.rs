@@ -20,7 +20,10 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// `pleat bench codecs`.
 pub(crate) fn codecs(args: &CodecsArgs) -> Result<()> {
-    let subjects = subjects::choose(&args.codec).map_err(|refused| anyhow!("--codec {refused}"))?;
+    let chosen = subjects::choose(&args.codec).map_err(|refused| anyhow!("--codec {refused}"))?;
+    if let Some(skipped) = &chosen.skipped {
+        eprintln!("pleat: --codec {skipped}");
+    }
     let sources = if args.pages.is_empty() {
         pages::built_in()
     } else {
@@ -33,7 +36,7 @@ pub(crate) fn codecs(args: &CodecsArgs) -> Result<()> {
     let json = args.json.as_deref().map(|path| create("--json", path)).transpose()?;
     let plot = args.plot.as_deref().map(|path| create("--plot", path)).transpose()?;
 
-    let plan = Plan { sources, subjects, cold: affordable(args.cold) };
+    let plan = Plan { sources, subjects: chosen.subjects, cold: affordable(args.cold) };
     let mut progress = Progress::new();
     let report = codec_bench::run(plan, |step| progress.tell(step));
     progress.end();

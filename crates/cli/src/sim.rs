@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use cache::system::{Admission, SizingName, StoreName, WriteBack};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use page::PageCount;
@@ -15,6 +16,7 @@ use trace::{Ending, Trace};
 
 use crate::manual::print;
 use crate::size::Ram;
+use crate::system::choice;
 
 mod calibrate;
 mod curve;
@@ -28,6 +30,7 @@ Examples:
   pleat sim app.trace --replacement lru,min --pages 1000,2000,4000
   pleat sim app.trace --curve lru,min --plot plots
   pleat sim app.trace --system pleat,off --ram 25%,50%,75% --backing sata-ssd --ratio 0.35
+  pleat sim app.trace --system pleat --sizing fixed --pool-size 10%,30%,50%,70%,90% --ram 50%      # would another pool be better?
   pleat sim core.1234 --estimate 50% --codec pbpm,auto      # how probable is it that this memory does not shrink to a half?
   pleat sim lines.trace --mxt-hardware --ram 512M --content 0.4,1       # what if it turns incompressible half-way?
   pleat sim --calibrate here.json; pleat sim app.trace --system pleat --ram 50% --machine here.json --backing here.json
@@ -78,15 +81,37 @@ pub(crate) struct SimArgs {
         conflicts_with_all = ["curve", "system", "mxt_hardware"])]
     estimate: Vec<f64>,
 
-    /// Codecs to estimate that for [default: those that a trace has samples of; pbpm for other files]
+    /// Codecs to estimate that for [default: those that a trace has samples of; pbpm for other files]; with --system the one that
+    /// replaces the systems' own
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = estimate::codec,
-        requires = "estimate", conflicts_with_all = ["replacement", "curve", "system", "mxt_hardware"])]
+        conflicts_with_all = ["replacement", "curve", "mxt_hardware"])]
     codec: Vec<&'static str>,
 
     /// Tell how long the program would take under these systems: those of pleat run --system, and off (the device alone)
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', requires = "ram", group = "runs",
         value_parser = timed::system)]
     system: Vec<System>,
+
+    /// How encodings lie in RAM [default: that of the system]
+    #[arg(long, value_name = "NAME", requires = "system", value_parser = choice::<StoreName>())]
+    store: Option<StoreName>,
+
+    /// How much of the RAM they may take [default: that of the system]
+    #[arg(long, value_name = "NAME", requires = "system", value_parser = choice::<SizingName>())]
+    sizing: Option<SizingName>,
+
+    /// Which pages the store takes [default: that of the system]
+    #[arg(long, value_name = "NAME", requires = "system", value_parser = choice::<Admission>())]
+    admission: Option<Admission>,
+
+    /// In what form they go from there to the device [default: that of the system]
+    #[arg(long, value_name = "NAME", requires = "system", value_parser = choice::<WriteBack>())]
+    write_back: Option<WriteBack>,
+
+    /// Sizes of the compressed area, with --sizing fixed: bytes, or a percentage of the RAM
+    #[arg(long, value_name = "SIZE|PERCENT%", num_args = 1.., value_delimiter = ',', requires = "system",
+        value_parser = timed::pool_size)]
+    pool_size: Vec<Ram>,
 
     /// Tell the same of MXT's hardware, from a trace of lines: a cache of 32 MB in front of lines in sectors
     #[arg(long, group = "runs")]

@@ -1,7 +1,7 @@
 //! `--system` and the options that replace a part of it.
 
 use anyhow::{Result, bail};
-use cache::system::{Choice, PRESETS, SizingName, System};
+use cache::system::{Admission, Choice, PRESETS, SizingName, StoreName, System, WriteBack};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::args::RunArgs;
@@ -35,36 +35,63 @@ fn parts(system: &System) -> String {
     names.join(", ")
 }
 
+/// The parts that options put in the place of a system's own.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Replaced {
+    pub(crate) store: Option<StoreName>,
+    pub(crate) codec: Option<&'static str>,
+    pub(crate) sizing: Option<SizingName>,
+    pub(crate) admission: Option<Admission>,
+    pub(crate) write_back: Option<WriteBack>,
+    /// Whether a size of the pool is given.
+    pub(crate) has_pool_size: bool,
+}
+
+impl Replaced {
+    /// The system with these parts, if that can be.
+    pub(crate) fn of(self, preset: System) -> Result<System> {
+        // Slabs are sized by what no other store has, so that another one grows on demand.
+        let grows_alone = preset.sizing == SizingName::Marginal;
+        let is_area = grows_alone && self.store.is_some_and(|store| store != preset.store);
+        let system = System {
+            store: self.store.unwrap_or(preset.store),
+            codec: self.codec.unwrap_or(preset.codec),
+            sizing: self.sizing.unwrap_or(if is_area { SizingName::Demand } else { preset.sizing }),
+            admission: self.admission.unwrap_or(preset.admission),
+            write_back: self.write_back.unwrap_or(preset.write_back),
+        };
+        if let Some(reason) = system.obstacle() {
+            bail!("this system cannot be: {reason}");
+        }
+        match (system.sizing, self.has_pool_size) {
+            (SizingName::Fixed, false) => bail!("--sizing fixed needs --pool-size"),
+            (sizing, true) if sizing != SizingName::Fixed => bail!("--pool-size is only for --sizing fixed"),
+            _ => Ok(system),
+        }
+    }
+}
+
 /// The system that the options ask for.
 pub(crate) fn chosen(args: &RunArgs) -> Result<System> {
-    let preset = args.system.system;
-    // Slabs are sized by what no other store has, so that another one grows on demand.
-    let is_replaced = preset.sizing == SizingName::Marginal && args.store.is_some_and(|store| store != preset.store);
-    let system = System {
-        store: args.store.unwrap_or(preset.store),
-        codec: args.codec.map_or(preset.codec, |codec| codec::ALL[codec as usize].name()),
-        sizing: args.sizing.unwrap_or(if is_replaced { SizingName::Demand } else { preset.sizing }),
-        admission: args.admission.unwrap_or(preset.admission),
-        write_back: args.write_back.unwrap_or(preset.write_back),
+    let replaced = Replaced {
+        store: args.store,
+        codec: args.codec.map(|codec| codec::ALL[codec as usize].name()),
+        sizing: args.sizing,
+        admission: args.admission,
+        write_back: args.write_back,
+        has_pool_size: args.pool_size.is_some(),
     };
-    if let Some(reason) = system.obstacle() {
-        bail!("this system cannot be: {reason}");
+    let system = replaced.of(args.system.system)?;
+    let is_without_swap = args.swap.as_deref().is_some_and(|swap| swap.as_os_str() == "none");
+    if system.sizing == SizingName::Off && is_without_swap {
+        bail!("--sizing off needs a swap file: without one and without compression nothing makes room");
     }
-    match (system.sizing, args.pool_size) {
-        (SizingName::Fixed, None) => bail!("--sizing fixed needs --pool-size"),
-        (sizing, Some(_)) if sizing != SizingName::Fixed => bail!("--pool-size is only for --sizing fixed"),
-        (SizingName::Off, _) if args.swap.as_deref().is_some_and(|swap| swap.as_os_str() == "none") => {
-            bail!("--sizing off needs a swap file: without one and without compression nothing makes room")
-        }
-        _ => Ok(system),
-    }
+    Ok(system)
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-
-    use cache::system::StoreName;
 
     use super::*;
     use crate::args::{Cli, Command};

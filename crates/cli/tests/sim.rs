@@ -272,6 +272,83 @@ fn runs_are_told_by_system_and_size() {
     assert!(refused(&[spoiled.path(), "--system", "pleat", "--ram", "128M"]).contains("at byte"));
 }
 
+/// Options put other parts in the place of a system's own, as with `pleat run`.
+#[test]
+fn parts_of_a_system_can_be_replaced() {
+    let trace = Temporary::new("parts", b"");
+    let made = Command::new(env!("CARGO_BIN_EXE_pleat"))
+        .args(["synth", "rand", "--pages", "8000", "--references", "30000", "--out", trace.path()])
+        .status();
+    assert!(made.unwrap().success());
+    let with = |options: &str| {
+        let words: Vec<_> = ["--ram", "50%", "--json", "-"].into_iter().chain(options.split(' ')).collect();
+        let output = sim(&[&[trace.path()][..], &words].concat());
+        assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    // All parts of another system are that system.
+    let zswap = with("--system zswap");
+    let parts = json!({"store": "buddies", "codec": "lzo1x-1", "sizing": "percent", "admission": "reject-poor",
+        "write_back": "pages"});
+    assert_eq!((&zswap[0]["parts"], zswap[0].get("pool_size_bytes")), (&parts, None));
+    let mut other = with(
+        "--system castro --store buddies --codec lzo1x-1 --sizing percent --admission reject-poor --write-back pages",
+    );
+    assert_ne!(other[0]["run_seconds"], with("--system castro")[0]["run_seconds"]);
+    other[0]["system"] = json!("zswap");
+    assert_eq!(other, zswap);
+    // One row for each size of a fixed pool, and no pool is larger than that.
+    let rows = with("--system tuduce-gross,pleat --sizing fixed --pool-size 10%,8M");
+    let sizes = rows.as_array().unwrap().iter().map(|row| row["pool_size_bytes"].as_u64().unwrap());
+    let tenth = rows[0]["ram_bytes"].as_u64().unwrap() / 10;
+    assert_eq!(sizes.collect::<Vec<_>>(), [tenth, 8 << 20, tenth, 8 << 20]);
+    for row in rows.as_array().unwrap() {
+        let (size, most) = (row["pool_size_bytes"].as_u64().unwrap(), row["pool_bytes_max"].as_u64().unwrap());
+        // Slabs are written back after they have grown, by a batch.
+        assert!(most > size / 2 && most <= size + (512 << 10), "{row}");
+    }
+    assert!(rows[0]["faults"]["backed"].as_u64() > rows[1]["faults"]["backed"].as_u64(), "{rows}");
+    for (options, reason) in [
+        ("--system pleat,off --codec wkdm", "off has no parts"),
+        ("--system mxt --codec wkdm", "mxt-lz1"),
+        ("--system pleat --sizing fixed", "needs --pool-size"),
+        ("--system castro --pool-size 8M", "only for --sizing fixed"),
+        ("--system castro --codec wkdm,lz4", "one for all"),
+        ("--replacement lru --pages 3 --store cells", "--system"),
+    ] {
+        let words: Vec<_> = options.split(' ').chain(["--ram", "50%"]).collect();
+        let words = if options.starts_with("--system") { &words[..] } else { &words[..words.len() - 2] };
+        assert!(refused(&[&[trace.path()][..], words].concat()).contains(reason), "{options}");
+    }
+}
+
+/// Whole runs under each system, with costs that no profile changes, come out as they once did, digit by digit. What changes
+/// them on purpose puts `actual` in the place of the file, which its difference then shows.
+#[test]
+fn golden_runs() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+    let (machine, expected) = (format!("{folder}/machine.json"), format!("{folder}/runs.json"));
+    let trace = Temporary::new("golden", b"");
+    let made = Command::new(env!("CARGO_BIN_EXE_pleat"))
+        .args(["synth", "3*rand", "sequential", "--pages", "6000", "--references", "40000", "--out", trace.path()])
+        .status();
+    assert!(made.unwrap().success());
+    let systems = "pleat,tuduce-gross,castro,crames,zswap,mxt,off";
+    let words = [trace.path(), "--system", systems, "--ram", "60%", "--json", "-"];
+    let output = sim(&[&words[..], &["--machine", &machine, "--backing", &machine]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for row in rows.as_array_mut().unwrap() {
+        let row = row.as_object_mut().unwrap();
+        row.remove("trace");
+        // Its last moment is what the rest of the row says.
+        row.remove("over_time");
+    }
+    let actual = serde_json::to_string_pretty(&rows).unwrap() + "\n";
+    let golden = fs::read_to_string(&expected).unwrap_or_default();
+    assert!(actual == golden, "{expected} differs from actual:\n{actual}");
+}
+
 /// Pages of which the first half is zeros and the other noise.
 fn half_noise() -> Vec<u8> {
     let mut state = 1_u64;

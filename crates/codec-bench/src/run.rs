@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn the_built_in_pages_with_some_codecs() {
         let wanted = ["fold", "zstd-1"].map(str::to_owned);
-        let plan = Plan { sources: built_in(), subjects: choose(&wanted).unwrap(), cold: ByteCount(4 << 20) };
+        let plan = Plan { sources: built_in(), subjects: choose(&wanted).unwrap().subjects, cold: ByteCount(4 << 20) };
         let mut steps = Vec::new();
         let report = run(plan, |step| steps.push((step.what, step.done, step.of))).unwrap();
         assert!(steps.contains(&("warm", 0, 2)) && steps.contains(&("cold", 3, 4)), "{steps:?}");

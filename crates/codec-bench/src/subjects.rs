@@ -7,6 +7,8 @@ use codec::{Codec, Corrupt, Scratch};
 use page::{PAGE_BYTES, PageBytes};
 use zstd_safe::{CCtx, DCtx};
 
+use crate::liblzo2::{self, LibLzo2};
+
 /// Room for any encoding of a page, also for one that is longer than the page.
 pub const ROOM_BYTES: usize = 2 * PAGE_BYTES;
 /// The reference for time.
@@ -71,13 +73,29 @@ fn is_part(name: &str) -> bool {
 /// The names of all, with those of the paths that this processor cannot run.
 pub fn names() -> Vec<&'static str> {
     let paths = codec::fold_paths().into_iter().map(|(name, _)| name);
-    all_but_paths().iter().map(|subject| subject.name()).chain(paths).collect()
+    all_but_paths().iter().map(|subject| subject.name()).chain([liblzo2::NAME]).chain(paths).collect()
 }
 
-/// Those named, in the order of [`all`], and the two references; all but plain twins and paths if none is named.
-pub fn choose(wanted: &[String]) -> Result<Vec<Box<dyn Subject>>, Refused> {
+/// What is measured.
+#[expect(missing_debug_implementations, reason = "subjects have none")]
+pub struct Chosen {
+    /// In the order of [`all`].
+    pub subjects: Vec<Box<dyn Subject>>,
+    /// What was named and is left out, and why.
+    pub skipped: Option<String>,
+}
+
+/// Those named, in the order of [`all`], and the two references; all but plain twins and paths if none is named. liblzo2 comes
+/// last, if it is named and installed.
+pub fn choose(wanted: &[String]) -> Result<Chosen, Refused> {
     let (known, subjects) = (names(), all());
+    let (mut library, mut skipped) = (None, None);
     for name in wanted {
+        if name == liblzo2::NAME {
+            library = LibLzo2::open().map(|library| Box::new(library) as Box<dyn Subject>);
+            skipped = library.is_none().then(|| format!("{name}: not installed (liblzo2.so.2); left out"));
+            continue;
+        }
         if !known.contains(&name.as_str()) {
             return Err(Refused::Unknown(name.clone()));
         }
@@ -88,7 +106,8 @@ pub fn choose(wanted: &[String]) -> Result<Vec<Box<dyn Subject>>, Refused> {
     let is_wanted = |name: &str| {
         wanted.is_empty() && !is_part(name) || [MEMCPY, LZ4].contains(&name) || wanted.iter().any(|one| one == name)
     };
-    Ok(subjects.into_iter().filter(|subject| is_wanted(subject.name())).collect())
+    let subjects = subjects.into_iter().filter(|subject| is_wanted(subject.name())).chain(library).collect();
+    Ok(Chosen { subjects, skipped })
 }
 
 /// A copy: what nothing that moves a page can be faster than.
@@ -204,13 +223,23 @@ mod tests {
     fn the_references_are_always_there() {
         let chosen = |wanted: &[&str]| {
             let wanted: Vec<_> = wanted.iter().map(|name| (*name).to_owned()).collect();
-            choose(&wanted).map(|subjects| subjects.iter().map(|subject| subject.name()).collect::<Vec<_>>())
+            choose(&wanted).map(|chosen| chosen.subjects.iter().map(|subject| subject.name()).collect::<Vec<_>>())
         };
         assert_eq!(chosen(&["fold"]).unwrap(), ["memcpy", "lz4", "fold"]);
         assert_eq!(chosen(&["wkdm", "wkdm@plain"]).unwrap(), ["memcpy", "lz4", "wkdm", "wkdm@plain"]);
         assert_eq!(chosen(&["fold@scalar"]).unwrap(), ["memcpy", "lz4", "fold@scalar"]);
-        assert!(chosen(&[]).unwrap().iter().all(|name| !name.contains('@')));
+        assert!(chosen(&[]).unwrap().iter().all(|name| !name.contains('@') && *name != "liblzo2"));
         assert_eq!(chosen(&["fold", "gzip"]), Err(Refused::Unknown("gzip".to_owned())));
+    }
+
+    /// Installed or not, it is never an error, and never silently absent.
+    #[test]
+    fn liblzo2_is_there_or_it_is_said_why_not() {
+        let chosen =
+            choose(&["liblzo2".to_owned(), "lzo1x-1".to_owned()]).unwrap_or_else(|refused| panic!("{refused}"));
+        let is_there = chosen.subjects.iter().any(|subject| subject.name() == "liblzo2");
+        assert_eq!(is_there, chosen.skipped.is_none(), "{:?}", chosen.skipped);
+        assert_eq!(chosen.subjects.len(), 3 + usize::from(is_there));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The codecs of the papers that pleat comes from: for their systems, and to measure today's against.
 
+#[cfg(test)]
+mod bad;
 mod lz;
 mod lzo;
 mod lzrw;

@@ -73,6 +73,18 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_format_document() {
+        let bytes = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
+        let page = PageBytes(core::array::from_fn(|at| bytes[at % 8]));
+        assert_eq!(same_filled(&page), Some(0xefcd_ab89_6745_2301));
+        let mut filled = PageBytes::ZERO;
+        fill(&mut filled, 0xefcd_ab89_6745_2301);
+        assert!(filled.0 == page.0);
+        filled.0[4095] ^= 0x80;
+        assert_eq!(same_filled(&filled), None);
+    }
+
+    #[test]
     fn a_longer_period_is_not_same_filled() {
         let mut page = PageBytes::ZERO;
         for (at, byte) in page.0.iter_mut().enumerate() {

@@ -56,6 +56,14 @@ impl System {
         }
     }
 
+    /// What it is made of, if of anything.
+    pub const fn parts(self) -> Option<Parts> {
+        match self {
+            Self::Cached(_, parts) => Some(parts),
+            Self::Off => None,
+        }
+    }
+
     /// The name of what it encodes with, if it does.
     pub const fn codec(self) -> Option<&'static str> {
         match self {
@@ -82,6 +90,8 @@ pub struct Setup<'a> {
     pub device: &'a Device,
     /// How small pages get that the trace has no samples of: the mean, as a part of the page.
     pub ratio: f64,
+    /// The pool, with a sizing that has one of a fixed size.
+    pub pool: ByteCount,
 }
 
 /// Faults by what they found.
@@ -178,6 +188,9 @@ trait Keeper {
 
     /// What pages take that are in memory as they are.
     fn resident_bytes(&self) -> u64;
+
+    /// Asserts that each page that has been seen is in one place, and that no more is held than may be.
+    fn check(&self, run: &Run<'_>);
 }
 
 /// How the run is now.
@@ -191,7 +204,7 @@ pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayErro
     let machine = setup.machine;
     let unit_ns = machine.unit_ns(trace.header().unit);
     let mut keeper: Box<dyn Keeper> = match setup.system {
-        System::Cached(_, parts) => Box::new(cached::Cached::new(&parts, setup.ram, machine.seat)),
+        System::Cached(_, parts) => Box::new(cached::Cached::new(&parts, setup.ram, setup.pool, machine.seat)),
         System::Off => Box::new(off::Off::new(setup.ram)),
     };
     let codec = setup.system.codec().unwrap_or_default();
@@ -228,6 +241,9 @@ pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayErro
             run.now_ns += since as f64 * unit_ns;
             outcome.unlimited_seconds += since as f64 * unit_ns / 1e9;
             keeper.touch(&mut run, reference.page, reference.access == trace::Access::Write);
+            if cfg!(debug_assertions) {
+                keeper.check(&run);
+            }
             if moments.is_due(run.now_ns) {
                 moments.push(run.now_ns, moment(&run, &*keeper));
             }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use cache::system::Choice as _;
 use indicatif::{ParallelProgressIterator, ProgressBar, ProgressFinish};
 use page::{ByteCount, PAGE_BYTES, PageCount};
 use rayon::prelude::*;
@@ -17,6 +18,7 @@ use trace::Trace;
 use super::plot::{Folder, Line, Panel, draw};
 use super::{SimArgs, truncated_at, warn};
 use crate::size::{Human, Ram};
+use crate::system::Replaced;
 
 /// The least RAM: below it pleat's marks have no room.
 const RAM_BYTES_MIN: u64 = 1 << 20;
@@ -26,6 +28,11 @@ const RAM_BYTES_MIN: u64 = 1 << 20;
 pub(super) struct Row {
     trace: String,
     system: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<Parts>,
+    /// Of a fixed size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool_size_bytes: Option<u64>,
     ram_bytes: u64,
     machine: String,
     backing: String,
@@ -35,6 +42,37 @@ pub(super) struct Row {
     truncated_at_byte: Option<u64>,
     #[serde(flatten)]
     outcome: Outcome,
+}
+
+/// What a system is made of, by name.
+#[derive(Clone, Copy, Serialize)]
+struct Parts {
+    store: &'static str,
+    codec: &'static str,
+    sizing: &'static str,
+    admission: &'static str,
+    write_back: &'static str,
+}
+
+impl From<cache::system::System> for Parts {
+    fn from(system: cache::system::System) -> Self {
+        Self {
+            store: system.store.name(),
+            codec: system.codec,
+            sizing: system.sizing.name(),
+            admission: system.admission.name(),
+            write_back: system.write_back.name(),
+        }
+    }
+}
+
+/// What is simulated of a trace.
+#[derive(Clone, Copy)]
+struct Cell<'a> {
+    path: &'a Path,
+    system: System,
+    ram: ByteCount,
+    pool_size: Option<ByteCount>,
 }
 
 /// `--system`.
@@ -125,27 +163,64 @@ pub(super) fn ram(text: &str) -> Result<Ram, String> {
     }
 }
 
+/// `--pool-size`.
+pub(super) fn pool_size(text: &str) -> Result<Ram, String> {
+    match text.parse()? {
+        Ram::Auto => Err("a size or a percentage of the RAM".to_owned()),
+        size => Ok(size),
+    }
+}
+
+/// So many bytes, or such a part of `whole`.
+fn bytes_of(size: Ram, whole: ByteCount) -> ByteCount {
+    match size {
+        Ram::Percent(percent) => ByteCount((whole.0 as f64 * percent / 100.0) as u64),
+        Ram::Bytes(bytes) => bytes,
+        Ram::Auto => unreachable!("refused when the options were read"),
+    }
+}
+
+/// The systems with the parts that the options name.
+fn systems(args: &SimArgs) -> Result<Vec<System>> {
+    if args.codec.len() > 1 {
+        bail!("--codec: one for all systems");
+    }
+    let replaced = Replaced {
+        store: args.store,
+        codec: args.codec.first().copied(),
+        sizing: args.sizing,
+        admission: args.admission,
+        write_back: args.write_back,
+        has_pool_size: !args.pool_size.is_empty(),
+    };
+    let with = |&system: &System| match system {
+        System::Cached(name, parts) => replaced.of(parts).map(|parts| System::Cached(name, parts)),
+        System::Off if replaced == Replaced::default() => Ok(system),
+        System::Off => bail!("off has no parts that others could replace"),
+    };
+    args.system.iter().map(with).collect()
+}
+
 /// Plays all traces with all systems and sizes.
 pub(super) fn run(args: &SimArgs) -> Result<Vec<Row>> {
+    let systems = systems(args)?;
     let mut cells = Vec::new();
     for path in &args.traces {
         let pages = count_pages(path)?;
-        for &system in &args.system {
+        for &system in &systems {
             for &ram in &args.ram {
-                let ram = match ram {
-                    Ram::Percent(percent) => ByteCount((pages.bytes().0 as f64 * percent / 100.0) as u64),
-                    Ram::Bytes(bytes) => bytes,
-                    Ram::Auto => unreachable!("refused when the options were read"),
-                };
+                let ram = bytes_of(ram, pages.bytes());
                 if ram.0 < RAM_BYTES_MIN {
                     bail!("{}: {} is too little RAM to simulate; at least 1M", path.display(), Human(ram.0));
                 }
-                cells.push((path, system, ram));
+                let sizes = args.pool_size.iter().map(|&size| Some(bytes_of(size, ram)));
+                let sizes = sizes.chain(args.pool_size.is_empty().then_some(None));
+                cells.extend(sizes.map(|pool_size| Cell { path, system, ram, pool_size }));
             }
         }
     }
     let bar = ProgressBar::new(cells.len() as u64).with_finish(ProgressFinish::AndClear);
-    cells.into_par_iter().progress_with(bar).map(|(path, system, ram)| cell(path, system, ram, args)).collect()
+    cells.into_par_iter().progress_with(bar).map(|cell| play(cell, args)).collect()
 }
 
 /// The pages of a trace. What is wrong with it is told here, before the work, and once.
@@ -165,14 +240,18 @@ fn open(path: &Path) -> Result<Box<dyn Trace>> {
     trace::open(File::open(path).with_context(|| name.to_string())?).map_err(|error| anyhow!("{name}: {error}"))
 }
 
-fn cell(path: &Path, system: System, ram: ByteCount, args: &SimArgs) -> Result<Row> {
+fn play(cell: Cell<'_>, args: &SimArgs) -> Result<Row> {
+    let Cell { path, system, ram, pool_size } = cell;
     let name = path.display();
     let mut trace = open(path)?;
-    let setup = Setup { system, ram, machine: &args.machine, device: &args.backing, ratio: args.ratio };
+    let pool = pool_size.unwrap_or_default();
+    let setup = Setup { system, ram, machine: &args.machine, device: &args.backing, ratio: args.ratio, pool };
     let outcome = timed::play(setup, &mut *trace).map_err(|error| anyhow!("{name}: {error}"))?;
     Ok(Row {
         trace: name.to_string(),
         system: system.name(),
+        parts: system.parts().map(Parts::from),
+        pool_size_bytes: pool_size.map(|size| size.0),
         ram_bytes: ram.0,
         machine: args.machine.name.to_string(),
         backing: args.backing.name.to_string(),
@@ -186,7 +265,10 @@ fn cell(path: &Path, system: System, ram: ByteCount, args: &SimArgs) -> Result<R
 pub(super) fn plot(rows: &[Row], plots: &mut Folder) -> Result<()> {
     for row in rows {
         let ram = Human(row.ram_bytes).to_string();
-        plots.write(&[&row.trace, row.system, &ram], &draw(&panels(row))?)?;
+        let mut parts = vec![&*row.trace, row.system, &ram];
+        let pool = row.pool_size_bytes.map(|size| Human(size).to_string());
+        parts.extend(pool.as_deref());
+        plots.write(&parts, &draw(&panels(row))?)?;
     }
     Ok(())
 }
@@ -214,11 +296,17 @@ fn panels(row: &Row) -> [Panel<'static>; 2] {
         line("compressed", |moment| (moment.faults.compressed + moment.faults.same_filled) as f64),
         line("backed", |moment| moment.faults.backed as f64),
     ];
-    let title = format!("{}: {} in {}", row.trace, row.system, Human(row.ram_bytes));
+    let title = format!("{}: {} in {}", row.trace, name(row), Human(row.ram_bytes));
     [
         Panel { title, x: "seconds", y: "MiB", lines: memory },
         Panel { title: String::new(), x: "seconds", y: "faults so far", lines: faults },
     ]
+}
+
+/// A system, and the size of its pool if it is one of several.
+fn name(row: &Row) -> String {
+    let pool = row.pool_size_bytes.map(|size| format!(", pool of {}", Human(size)));
+    format!("{}{}", row.system, pool.unwrap_or_default())
 }
 
 /// Rows for people.
@@ -241,7 +329,7 @@ pub(super) fn table(rows: &[Row]) -> String {
 fn line(row: &Row) -> String {
     let Outcome { run_seconds, slowdown, faults, pages_swapped_out, swapped_out_per_second, .. } = &row.outcome;
     let cells = [
-        row.system.to_owned(),
+        name(row),
         Human(row.ram_bytes).to_string(),
         format!("{run_seconds:.3}"),
         format!("{slowdown:.2}"),

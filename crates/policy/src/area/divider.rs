@@ -1,9 +1,10 @@
 //! The divider: what joins [`Ghosts`] and [`Marginal`] to say how large the pool may become, in parts of the memory for pages.
 //!
 //! It starts with about what a pool may take without one ([`sizing::pool_bytes_max`]), and goes where measured costs are less.
-//! While pages shrink that is upwards only: a program that touches anything at all gains nothing from resident pages, and
-//! each frame that they give up holds several pages which would be below. A pool of pages that do not shrink only takes
-//! memory from those that are asked for again and again: they fault although nothing more would be below without it.
+//! While pages shrink that is upwards, unless by far the most of what faults cost would be saved: a program that touches
+//! anything at all gains nothing from resident pages, and each frame that they give up holds several pages which would be
+//! below. A pool of pages that do not shrink, or that nobody asks for any more, only takes memory from those that are asked
+//! for again and again: they fault although nothing more would be below without it.
 
 use core::ops::Range;
 
@@ -11,7 +12,7 @@ use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 
 use super::Resizing;
 use super::ghosts::{Depth, Ghosts};
-use super::marginal::{Costs, Division, Marginal};
+use super::marginal::{Advice, Costs, Division, Marginal};
 use crate::sizing;
 
 /// From one look to the next.
@@ -30,6 +31,8 @@ const POOL_BYTES_MIN: ByteCount = ByteCount(512 << 10);
 /// Where there are more it would, and depths are no good guide any more: they are those of an exact order of use, to which
 /// the hand only comes near, so that part of the faults just behind the border would be there with more resident pages, too.
 const RATIO_POOR: u64 = 1250;
+/// What must be saved there all the same, in percent of what reads cost: then hardly anybody asks for the pages that go below.
+const GAIN_FIRM_PERCENT: u64 = 60;
 /// A share that has changed by this factor is another.
 const OTHER_SHARE: u64 = 2;
 
@@ -63,6 +66,8 @@ pub struct Divider {
     share: ByteCount,
     /// The most that the pool may take, in parts of the memory for pages.
     parts: u64,
+    /// Whether it has shrunk below what it starts with although pages shrink, and nothing has spoken against that.
+    is_firm: bool,
     /// What was asked for instead, which nothing changes.
     fixed: Option<ByteCount>,
 }
@@ -71,7 +76,8 @@ impl Divider {
     /// For a share.
     pub fn new(share: ByteCount) -> Self {
         let depth = depth_of(share);
-        Self { marginal: Marginal::new(depth), ghosts: Ghosts::reaching(depth), share, parts: PARTS_USUAL, fixed: None }
+        let (marginal, ghosts) = (Marginal::new(depth), Ghosts::reaching(depth));
+        Self { marginal, ghosts, share, parts: PARTS_USUAL, is_firm: false, fixed: None }
     }
 
     /// For a share of which the pool may take so much, if that leaves something to live in.
@@ -124,8 +130,16 @@ impl Divider {
         let in_a_frame = |pages: PageCount| (pages.0 * 1000).checked_div(frames(held.pool).0).unwrap_or(1000);
         let ratio_thousandths = in_a_frame(held.pages + held.filled);
         let now = Division { frames: frames(held.memory), area: frames(pool), unit: frames(unit), ratio_thousandths };
-        let resizing = self.marginal.look(now, costs);
-        let least = if in_a_frame(held.pages) > RATIO_POOR { PARTS_USUAL } else { 1 };
+        let Advice { resizing, gain_percent } = self.marginal.look(now, costs);
+        let gains_most = resizing == Resizing::Shrink && gain_percent >= GAIN_FIRM_PERCENT;
+        self.is_firm = (self.is_firm || gains_most) && resizing != Resizing::Grow;
+        let least = if in_a_frame(held.pages) <= RATIO_POOR || gains_most {
+            1
+        } else if self.is_firm {
+            self.parts.min(PARTS_USUAL)
+        } else {
+            PARTS_USUAL
+        };
         self.parts = match resizing {
             _ if self.parts < least => self.parts + 1,
             Resizing::Grow => (self.parts + 1).min(PARTS_MOST),
@@ -282,6 +296,34 @@ mod tests {
         let mut divided = Memory::new(3.0);
         run(&mut divided, FRAMES / 6, FRAMES * 3, true);
         assert_eq!(divided.divider.parts, PARTS_USUAL);
+    }
+
+    /// Pages that shrink to a third and were used once, and others that are used again and again and do not fit beside the usual
+    /// pool: it makes room for them, and stays so small until it is asked for more again.
+    #[test]
+    fn a_pool_of_what_nobody_asks_for_any_more_makes_room() {
+        let mut memory = Memory::new(3.0);
+        (0..FRAMES * 13 / 5).for_each(|page| {
+            memory.ask(page);
+        });
+        let mut last_costs = Vec::new();
+        for step in 0..STEPS {
+            // Anywhere in half of the share, evenly.
+            let cost = memory.ask(step * 7919 % (FRAMES / 2));
+            last_costs.extend((step * 2 >= STEPS).then_some(cost));
+            if step % 1000 == 0 {
+                memory.look();
+            }
+        }
+        assert!(memory.divider.parts < PARTS_USUAL * 3 / 4, "{}", memory.divider.parts);
+        assert_eq!(last_costs.iter().sum::<u64>(), 0);
+        (0..STEPS).for_each(|step| {
+            memory.ask(step * 7919 % (FRAMES * 13 / 5));
+            if step % 1000 == 0 {
+                memory.look();
+            }
+        });
+        assert!(memory.divider.parts >= PARTS_USUAL, "{}", memory.divider.parts);
     }
 
     /// Pages that shrink to a third, of which all fit: nothing below is worth a smaller pool.

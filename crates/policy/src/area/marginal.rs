@@ -37,6 +37,15 @@ pub struct Costs {
     pub below_ns: u64,
 }
 
+/// What to do about a division, and what the best one would save.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Advice {
+    /// Towards the best one.
+    pub resizing: Resizing,
+    /// Of what reads cost now, in percent.
+    pub gain_percent: u64,
+}
+
 /// How memory is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Division {
@@ -87,19 +96,20 @@ impl Marginal {
     }
 
     /// A look in equal distances of time: what to do about the division as it is.
-    pub fn look(&mut self, now: Division, costs: Costs) -> Resizing {
-        let resizing = self.decide(now, costs);
+    pub fn look(&mut self, now: Division, costs: Costs) -> Advice {
+        let advice = self.decide(now, costs);
         let seen_from = self.seen_from(now);
         for (bucket, reads) in self.reads.iter_mut().enumerate() {
             *reads -= reads.div_ceil(if bucket >= seen_from { FORGOTTEN } else { FORGOTTEN_UNSEEN });
         }
-        resizing
+        advice
     }
 
-    fn decide(&self, now: Division, costs: Costs) -> Resizing {
+    fn decide(&self, now: Division, costs: Costs) -> Advice {
+        const KEEP: Advice = Advice { resizing: Resizing::Keep, gain_percent: 0 };
         let seen: u64 = self.reads[self.seen_from(now)..].iter().map(|&reads| u64::from(reads)).sum();
         if seen < u64::from(READS_MIN * READ) {
-            return Resizing::Keep;
+            return KEEP;
         }
         let cost_now = self.cost(now, now, costs);
         let areas = (0..=now.frames.0 / now.unit.0).map(|units| PageCount(units * now.unit.0));
@@ -109,14 +119,27 @@ impl Marginal {
                 if u128::from(cost) * 100 < u128::from(cost_now) * u128::from(100 - GAIN_MIN_PERCENT)
                     && area != now.area =>
             {
-                if area > now.area {
-                    Resizing::Grow
-                } else {
-                    Resizing::Shrink
-                }
+                let resizing = if area > now.area { Resizing::Grow } else { Resizing::Shrink };
+                Advice { resizing, gain_percent: 100 - (u128::from(cost) * 100 / u128::from(cost_now)) as u64 }
             }
-            _ => Resizing::Keep,
+            _ if self.grown_cost(now, costs) < cost_now => Advice { resizing: Resizing::Grow, gain_percent: 0 },
+            _ => KEEP,
         }
+    }
+
+    /// What reads would cost if the area was larger by a unit, and pages deeper than any division reaches were not out of
+    /// reach. Who asks for those walks over more than there is room for, and since what a walk has passed goes first, the
+    /// rest stays: of `depth` pages each one more that is held saves one read in `depth`, which the order of use does not tell.
+    fn grown_cost(&self, now: Division, costs: Costs) -> u64 {
+        let grown = now.with_area(now.area + now.unit);
+        let more = grown.held().saturating_sub(now.held());
+        let deep = now.held().max(now.with_area(now.frames).held()) / self.bucket + 1;
+        let deep = (deep as usize).clamp(self.seen_from(now), BUCKETS - 1);
+        let saved = (deep as u64..).zip(&self.reads[deep..]).fold(0, |saved, (bucket, &reads)| {
+            let each = costs.below_ns.saturating_sub(costs.compressed_ns);
+            saved + u64::from(reads) * each * more / (bucket * self.bucket)
+        });
+        self.cost(grown, now, costs).saturating_sub(saved)
     }
 
     /// The first bucket whose pages are not resident.
@@ -210,7 +233,7 @@ mod tests {
         let mut cost = 0;
         for (step, &depth) in (0..).zip(depths) {
             if !is_fixed && step % 400 == 0 {
-                match policy.look(now, costs) {
+                match policy.look(now, costs).resizing {
                     Resizing::Grow => now.area += unit,
                     Resizing::Shrink => now.area -= unit,
                     _ => {}
@@ -274,8 +297,8 @@ mod tests {
         for _ in 0..READS_MIN - 1 {
             policy.asked(PageCount(900));
         }
-        assert_eq!(policy.decide(now, COSTS), Resizing::Keep);
+        assert_eq!(policy.decide(now, COSTS).resizing, Resizing::Keep);
         policy.asked(PageCount(900));
-        assert_eq!(policy.decide(now, COSTS), Resizing::Grow);
+        assert_eq!(policy.decide(now, COSTS), Advice { resizing: Resizing::Grow, gain_percent: 90 });
     }
 }

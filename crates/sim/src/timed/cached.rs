@@ -89,9 +89,9 @@ struct Area {
 }
 
 impl Cached {
-    pub(super) fn new(parts: &System, share: ByteCount, seat: Seat) -> Self {
+    pub(super) fn new(parts: &System, share: ByteCount, pool: ByteCount, seat: Seat) -> Self {
         let codec = super::codec_of(parts);
-        let opened = parts.open(codec, share, STORE_BYTES_MAX, ByteCount::ZERO);
+        let opened = parts.open(codec, share, STORE_BYTES_MAX, pool);
         let (store, keeper) = opened.expect("address space");
         let log = SegmentLog::new(Box::new(Nothing), [0; 32], LOG_BYTES_MAX);
         let area = keeper.map(|keeper| Area {
@@ -113,7 +113,7 @@ impl Cached {
             threshold: (seat == Seat::Process).then(|| sizing::threshold(share)),
             live: Live::new(Cache::new(store, Some(log)), PageCount(share.0 / PAGE_BYTES as u64)),
             area,
-            divider: parts.divider(share, ByteCount::ZERO),
+            divider: parts.divider(share, pool),
             is_managed: false,
             zeroed: PageIndex(0)..PageIndex(0),
             divided_at_ns: 0.0,
@@ -425,5 +425,14 @@ impl Keeper for Cached {
 
     fn resident_bytes(&self) -> u64 {
         self.live.held().bytes().0
+    }
+
+    fn check(&self, run: &Run<'_>) {
+        let census = self.live.cache.census();
+        let stored = census.compressed + census.incompressible + census.same_filled;
+        let held = census.resident + census.leaving + stored;
+        assert_eq!(held + census.below, PageCount(run.faults.first_touch), "{census:?}");
+        assert_eq!(census.leaving, self.live.ring.held());
+        assert!(self.free() >= 0, "{} bytes more than there are: {census:?}", -self.free());
     }
 }

@@ -108,4 +108,10 @@ impl Keeper for Off {
     fn resident_bytes(&self) -> u64 {
         (self.frames.len() * PAGE_BYTES) as u64
     }
+
+    fn check(&self, run: &Run<'_>) {
+        let seen = run.faults.first_touch;
+        assert_eq!(self.places.len() as u64, seen, "each page is in a frame or on the device");
+        assert_eq!(self.frames.len() as u64, seen.min(self.size as u64), "frames are in use from the first need on");
+    }
 }

@@ -20,7 +20,7 @@ fn pleat() -> System {
 fn simulate(system: System, trace: &[u8], ram_pages: u64, device: &str, ratio: f64) -> Outcome {
     let device = &Device::ALL.into_iter().find(|profile| profile.name == device).unwrap();
     let ram = ByteCount(ram_pages * page::PAGE_BYTES as u64);
-    let setup = Setup { system, ram, machine: &Machine::ALL[0], device, ratio };
+    let setup = Setup { system, ram, machine: &Machine::ALL[0], device, ratio, pool: ByteCount::ZERO };
     play(setup, &mut *trace::open(trace).unwrap()).unwrap()
 }
 
@@ -29,7 +29,14 @@ fn simulate(system: System, trace: &[u8], ram_pages: u64, device: &str, ratio: f
 fn pages_beyond_the_page_table_are_refused() {
     let device = &Device::ALL[0];
     for system in [pleat(), System::Off] {
-        let setup = Setup { system, ram: ByteCount(4 << 20), machine: &Machine::ALL[0], device, ratio: 0.4 };
+        let setup = Setup {
+            system,
+            ram: ByteCount(4 << 20),
+            machine: &Machine::ALL[0],
+            device,
+            ratio: 0.4,
+            pool: ByteCount::ZERO,
+        };
         let played = play(setup, &mut *trace::open(&b"R 1\nW 0x1000000000\n"[..]).unwrap());
         match system {
             System::Cached(..) => assert!(matches!(played, Err(PlayError::Beyond(PageIndex::END))), "{played:?}"),
@@ -166,6 +173,34 @@ fn moments_tell_the_whole_run() {
     }
 }
 
+/// Whatever is played where: after each reference every page that has been seen is in one place, and no more memory is held
+/// than there is. `play` asks that (`Keeper::check`); here it gets something to ask it of.
+#[test]
+fn pages_are_kept_and_memory_is_kept_to() {
+    const PATTERNS: [&str; 7] = ["uniform", "zipf:1", "thrasher", "rand", "stack:1.3", "phases:5", "strided:7"];
+    let systems: Vec<_> = System::all().collect();
+    for seed in 0..40_u64 {
+        let mut random = trace::Random::new(seed);
+        let mut below = |end: usize| (random.draw() % end as u64) as usize;
+        let (pattern, pages) = (PATTERNS[below(PATTERNS.len())], 2000 + below(10_000) as u64);
+        let (system, machine) = (systems[below(systems.len())], &Machine::ALL[below(5)]);
+        let ram_pages = 2000 + below(pages as usize) as u64;
+        let ratio = below(12) as f64 / 10.0;
+        println!(
+            "seed {seed}: {pattern} of {pages} pages in {ram_pages}, {ratio}, {} on {}",
+            system.name(),
+            machine.name
+        );
+        let ram = ByteCount(ram_pages * page::PAGE_BYTES as u64);
+        let device = &Device::ALL[below(6)];
+        let setup = Setup { system, ram, machine, device, ratio: ratio.min(1.0), pool: ByteCount::ZERO };
+        let outcome = play(setup, &mut *trace::open(&plan(pattern, pages, 30_000)[..]).unwrap()).unwrap();
+        assert_eq!(outcome.references, 30_000);
+        assert!(outcome.over_time.iter().all(|moment| moment.pool_bytes + moment.resident_bytes <= ram.0));
+        assert!(outcome.pages_swapped_out > 0 || outcome.faults.backed == 0, "{outcome:?}");
+    }
+}
+
 /// A codec that has costs of its own is charged for them, and no other.
 #[test]
 fn each_system_pays_for_its_codec() {
@@ -176,7 +211,8 @@ fn each_system_pays_for_its_codec() {
         machine.codecs = vec![CodecCost { codec: codec.into(), encode: cost.clone(), decode: cost }].into();
         let ram = ByteCount(9000 * page::PAGE_BYTES as u64);
         let system = System::named("tuduce-gross").unwrap();
-        let setup = Setup { system, ram, machine: &machine, device: &Device::ALL[0], ratio: 0.3 };
+        let setup =
+            Setup { system, ram, machine: &machine, device: &Device::ALL[0], ratio: 0.3, pool: ByteCount::ZERO };
         play(setup, &mut *trace::open(&trace[..]).unwrap()).unwrap()
     };
     let (own, others) = (with("wkdm"), with("pbpm"));
@@ -217,7 +253,14 @@ fn a_slow_codec_holds_the_program_up() {
         let mut machine = Machine::ALL[0].clone();
         machine.encode.ns = encode_ns;
         let ram = ByteCount(9000 * page::PAGE_BYTES as u64);
-        let setup = Setup { system: pleat(), ram, machine: &machine, device: &Device::ALL[0], ratio: 0.25 };
+        let setup = Setup {
+            system: pleat(),
+            ram,
+            machine: &machine,
+            device: &Device::ALL[0],
+            ratio: 0.25,
+            pool: ByteCount::ZERO,
+        };
         play(setup, &mut *trace::open(&trace[..]).unwrap()).unwrap()
     };
     let (free, fast, slow) = (with(0.0), with(1_000.0), with(1_000_000.0));
