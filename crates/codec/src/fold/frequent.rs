@@ -8,8 +8,8 @@ use page::PAGE_BYTES;
 use super::VECTOR_BYTES;
 use crate::Corrupt;
 
-/// The bits of a code that are tried for masks: of 260 of a heap's page, six in ten are among the 15 most frequent.
-pub(super) const MASK_BITS: &[usize] = &[4];
+/// The bits of a code that are tried for the codes of words.
+pub(super) const WORD_BITS: &[usize] = &[4];
 /// And for bytes of content.
 pub(super) const LITERAL_BITS: &[usize] = &[4, 5, 6];
 /// The most bits that a decoder takes: what one vector can hold a table of.
