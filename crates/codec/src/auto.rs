@@ -1,8 +1,8 @@
-//! Auto: fold's deep level, and LZ4's sequences where they have been seen to gain enough over it.
+//! Auto: fold's deep level, and [`sequences`] of literals and matches where they have been seen to gain enough over it.
 //!
-//! A word codec does nothing for text, and an LZ codec takes five times as long for heaps. How long a folded page is tells
-//! much about what it holds, so what LZ4 would have gained is learnt for each length, from a sample of the pages. What LZ4
-//! finds is then told in fewer bytes ([`sequences`]). The first byte of an encoding says what made the rest.
+//! A word codec does nothing for text, and looking for matches takes five times as long for heaps. How long a folded page is tells
+//! much about what it holds, so what matches would have gained is learnt for each length, from a sample of the pages. Where fold
+//! has no vectors it is LZ4. The first byte of an encoding says what made the rest.
 
 use page::{PAGE_BYTES, PageBytes};
 
@@ -16,10 +16,10 @@ const SEQUENCES: u8 = 2;
 const STEP_BYTES: usize = 256;
 /// One more than the longest that is of use: pages that do not fold.
 const STEPS: usize = PAGE_BYTES / STEP_BYTES + 1;
-/// LZ4 is worth its time where it gains this much, 3 % of a page: pages so much shorter let more of a program be
+/// Matches are worth their time where they gain this much, 3 % of a page: pages so much shorter let more of a program be
 /// resident, and a fault costs more than either codec.
 const WORTH_BYTES: i32 = 128;
-/// Of the pages where LZ4 is not worth it, one in so many is tried all the same.
+/// Of the pages where they are not worth it, one in so many is tried all the same.
 const SAMPLE: u8 = 16;
 /// How much a page weighs against those seen before, as a divisor.
 const MEMORY: i32 = 8;
@@ -28,7 +28,7 @@ const MEMORY: i32 = 8;
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Auto;
 
-/// What LZ4 gains over fold, by the length of the folded page.
+/// What matches gain over fold, by the length of the folded page.
 #[derive(Clone, Debug)]
 pub(crate) struct Gains {
     /// Mean of what was gained in those that were tried, in bytes.
@@ -40,8 +40,8 @@ pub(crate) struct Gains {
 impl Gains {
     pub(crate) const NONE: Self = Self { bytes: [WORTH_BYTES; STEPS], until_tried: [0; STEPS] };
 
-    /// Whether to try LZ4 on a page that folds to `folded` bytes.
-    fn wants_lz4(&mut self, folded: usize) -> bool {
+    /// Whether to look for matches in a page that folds to `folded` bytes.
+    fn wants_matches(&mut self, folded: usize) -> bool {
         let step = folded / STEP_BYTES;
         if self.bytes[step] >= WORTH_BYTES {
             return true;
@@ -50,7 +50,7 @@ impl Gains {
         self.until_tried[step] == 0
     }
 
-    /// LZ4 has made `matched` bytes of such a page.
+    /// Matches have made `matched` bytes of such a page.
     fn learn(&mut self, folded: usize, matched: usize) {
         let mean = &mut self.bytes[folded / STEP_BYTES];
         let gained = folded.saturating_sub(matched) as i32;
@@ -72,16 +72,10 @@ impl Codec for Auto {
         let folded_bytes = fold::Level::Deep.encode(page, fold, &mut folded[..]).expect("there is room for any page");
         let folded = &folded[..folded_bytes];
         let length = folded_bytes.min(PAGE_BYTES);
-        if !gains.wants_lz4(length) {
+        if !gains.wants_matches(length) {
             return put(FOLD, folded, out);
         }
-        let lz4 = Lz4.encode_into(page, table, lz4);
-        if lz4.len() >= length + length / 4 {
-            // Longer than what sequences save.
-            gains.learn(length, length);
-            return put(FOLD, folded, out);
-        }
-        let told = sequences::encode(lz4, sequences, &mut fold.frequent, &mut matched[..length]);
+        let told = sequences::encode(page, sequences, &mut fold.frequent, &mut matched[..length]);
         gains.learn(length, told.unwrap_or(length));
         match told {
             Some(told) => put(SEQUENCES, &matched[..told], out),
@@ -142,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn where_lz4_gains_it_is_tried_always_and_elsewhere_now_and_then() {
+    fn where_matches_gain_they_are_looked_for_always_and_elsewhere_now_and_then() {
         let mut gains = Gains::NONE;
         let mut tried = [0; 2];
         for _ in 0..1600 {
-            // Text, of which LZ4 makes half, and heap, of which it makes as much as fold.
+            // Text, of which matches make half, and heap, of which they make as much as fold.
             for (tried, (folded, matched)) in tried.iter_mut().zip([(3500, 2000), (1000, 1000)]) {
-                if gains.wants_lz4(folded) {
+                if gains.wants_matches(folded) {
                     *tried += 1;
                     gains.learn(folded, matched);
                 }
@@ -164,7 +158,7 @@ mod tests {
         let mut learn = |gained: usize, pages: usize| {
             (0..pages)
                 .filter(|_| {
-                    let tries = gains.wants_lz4(1000);
+                    let tries = gains.wants_matches(1000);
                     if tries {
                         gains.learn(1000, 1000 - gained);
                     }

@@ -2,10 +2,9 @@
 //!
 //! Heaps are words: pointers into the same few places, small numbers, lengths. A word codec that decides word by word
 //! (`WKdm` and its kin) spends its time on mispredicted branches. This one has none: it takes eight words at once, lets
-//! each pick its predictor, and writes what it picked, which bytes differ, and those bytes into areas of their own.
+//! each pick its predictor, and writes what it picked with which bytes differ, and those bytes, into two areas.
 //!
-//! There are two levels of one format, which is in docs/format/fold.md: [`Fold`], and [`FoldDeep`], which tells masks and
-//! literals by codes of four to six bits for the bytes that are frequent among them ([`frequent`]). And there are several
+//! There are two levels of one format, which is in docs/format/fold.md: [`Fold`], and [`FoldDeep`], which tells both areas by codes of four to six bits for the bytes that are frequent among them ([`frequent`]). And there are several
 //! paths, which write and read the same bytes: [`scalar`], the plain twin, and one for each kind of vectors. Which one runs is
 //! found out at run time.
 
@@ -19,6 +18,7 @@ use crate::{Codec, Corrupt, Scratch};
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod covers;
 mod format;
 pub(crate) mod frequent;
 #[cfg(target_arch = "aarch64")]
@@ -45,37 +45,28 @@ const GROUP: usize = 8;
 const GROUPS: usize = WORDS / GROUP;
 /// The words before a group, of which a predictor is one.
 const WINDOW: usize = 32;
-/// The choice of a word that is told in full: it shares at most one byte with any other choice.
-const WHOLE: usize = 1;
 /// The first of the choices that are listed in the header.
-const LISTED: usize = 4;
+const LISTED: usize = 3;
 /// Choices of a word.
 const CHOICES: usize = 8;
-/// Bits that say which.
-const INDEX_BITS: usize = 3;
-/// The bytes of a group's choices.
-const INDEX_BYTES: usize = GROUP * INDEX_BITS / 8;
 
 /// A bit for each word of the page: whether it is listed.
 const BITMAP_BYTES: usize = WORDS / 8;
 /// Areas are written in vectors and may be overrun by one.
 pub(crate) const VECTOR_BYTES: usize = 64;
+/// What must be behind literals: they are read by whole groups, and by whole words of the last group.
+const BEHIND_LITERALS: usize = 8 * GROUP + 8;
 
 /// The most that a page takes, and a byte more: every word differs from its predictor in every byte, in areas that are coded
 /// although that gains nothing.
-pub(crate) const ENCODING_BYTES_MAX: usize = format::HEADER_BYTES
-    + format::BITMAP_HEAD_BYTES
-    + BITMAP_BYTES
-    + GROUPS * (1 + INDEX_BYTES)
-    + WORDS
-    + PAGE_BYTES
-    + 2 * VECTOR_BYTES;
+pub(crate) const ENCODING_BYTES_MAX: usize =
+    format::HEADER_BYTES + format::BITMAP_HEAD_BYTES + BITMAP_BYTES + WORDS + PAGE_BYTES + 2 * VECTOR_BYTES;
 
 /// A word codec for heaps. Fast in both directions where there are vectors, see [`Fold::is_fast`].
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Fold;
 
-/// [`Fold`] with masks and literals re-coded: shorter by a tenth, and still several times as fast as an LZ codec.
+/// [`Fold`] with codes and literals re-coded: shorter by an eighth, and still several times as fast as an LZ codec.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct FoldDeep;
 
@@ -100,9 +91,7 @@ pub(crate) struct Workspace {
     /// For each group, the bytes that are told.
     told: [u64; GROUPS],
     bitmap: [u8; BITMAP_BYTES + VECTOR_BYTES],
-    differs: [u8; GROUPS + VECTOR_BYTES],
-    indices: [u8; GROUPS * INDEX_BYTES + VECTOR_BYTES],
-    masks: [u8; WORDS + VECTOR_BYTES],
+    codes: [u8; WORDS + VECTOR_BYTES],
     literals: [u8; PAGE_BYTES + VECTOR_BYTES],
     pub(crate) frequent: frequent::Workspace,
 }
@@ -113,19 +102,10 @@ impl Workspace {
         different: [[[0; TILE]; CHOICES]; GROUPS / TILE],
         told: [0; GROUPS],
         bitmap: [0; BITMAP_BYTES + VECTOR_BYTES],
-        differs: [0; GROUPS + VECTOR_BYTES],
-        indices: [0; GROUPS * INDEX_BYTES + VECTOR_BYTES],
-        masks: [0; WORDS + VECTOR_BYTES],
+        codes: [0; WORDS + VECTOR_BYTES],
         literals: [0; PAGE_BYTES + VECTOR_BYTES],
         frequent: frequent::Workspace::EMPTY,
     };
-}
-
-/// What an encoder has left in the workspace.
-#[derive(Clone, Copy, Debug)]
-struct Written {
-    masks: usize,
-    literals: usize,
 }
 
 /// One way to do the work. A value exists only where the processor can run it.
@@ -146,15 +126,19 @@ trait Path: frequent::Path + Copy {
     /// For each place, how many bytes of the sampled groups are the same as there, and not zero.
     fn scores(self, groups: usize, workspace: &Workspace) -> Scores;
 
-    /// Fills the other areas of the workspace.
-    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written;
+    /// The places of the highest scores, of equals the nearest.
+    fn best(self, scores: &Scores) -> Places {
+        scores.best()
+    }
 
-    /// Unpacks the masks, and returns the sum of their bits. There must be as many masks as bits in `differs`; behind them
-    /// can be anything.
-    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps);
+    /// Fills the other areas of the workspace, and returns how many literals there are. Codes behind those of the listed words mean nothing.
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> usize;
 
-    /// Rebuilds the page. There must be as many literals as the masks have bits, and in `bitmap` as many bits as words are
-    /// listed.
+    /// Unpacks the codes, one for each listed word, and returns how many literals there should be.
+    fn prepare<'a>(self, head: &Head<'_>, codes: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps);
+
+    /// Rebuilds the page. There must be as many literals as `prepare` has said, and [`BEHIND_LITERALS`] other bytes behind them; and in `bitmap` as
+    /// many bits as words are listed.
     fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes);
 }
 
@@ -169,21 +153,19 @@ fn encode(path: impl Path, level: Level, page: &PageBytes, workspace: &mut Works
         to.put(&page.0, PAGE_BYTES)?;
         return Some(to.at);
     }
-    let places = scores.best();
-    let Written { masks, literals } = path.encode(list.groups(), places, workspace);
-    let Workspace { bitmap, differs, indices, masks: mask_bytes, literals: literal_bytes, frequent, .. } = workspace;
-    to.put(&list.header(masks, places, level), HEADER_BYTES)?;
+    let places = path.best(&scores);
+    let literals = path.encode(list.groups(), places, workspace);
+    let Workspace { bitmap, codes, literals: literal_bytes, frequent, .. } = workspace;
+    to.put(&list.header(literals, places, level), HEADER_BYTES)?;
     if !list.is_all() {
         to.put(&list.bitmap_bytes.to_le_bytes(), BITMAP_HEAD_BYTES)?;
         to.put(bitmap, list.bitmap_bytes.count_ones() as usize)?;
     }
-    to.put(differs, list.groups())?;
-    to.put(indices, list.groups() * INDEX_BYTES)?;
     if level == Level::Plain {
-        to.put(mask_bytes, masks)?;
         to.put(literal_bytes, literals)?;
+        to.put(codes, list.words)?;
     } else {
-        let coded = frequent::encode(path, mask_bytes, masks, frequent::MASK_BITS, frequent);
+        let coded = frequent::encode(path, codes, list.words, frequent::WORD_BITS, frequent);
         to.put(coded, coded.len())?;
         let coded = frequent::encode(path, literal_bytes, literals, frequent::LITERAL_BITS, frequent);
         to.put(coded, coded.len())?;
@@ -237,29 +219,45 @@ fn decode<P: Path>(path: P, encoding: &[u8], page: &mut PageBytes) -> Result<(),
     if head.is_coded {
         return decode_coded(path, &head, page);
     }
-    let literals = head.rest.get(head.masks..).ok_or(Corrupt)?;
+    let (literals, codes) = head.rest.split_at_checked(head.literals).ok_or(Corrupt)?;
+    if codes.len() != head.list.words {
+        return Err(Corrupt);
+    }
     let mut room = P::ROOM;
-    let (count, steps) = path.prepare(&head, head.rest, &mut room);
+    let (count, steps) = path.prepare(&head, codes, &mut room);
     if count != literals.len() {
         return Err(Corrupt);
     }
-    path.rebuild(&head, steps, literals, page);
+    if head.list.words >= BEHIND_LITERALS {
+        path.rebuild(&head, steps, head.rest, page);
+    } else {
+        rebuild_few(path, &head, steps, literals, page);
+    }
     Ok(())
+}
+
+/// With literals from a copy, behind which there is something.
+#[cold]
+#[inline(never)]
+fn rebuild_few<P: Path>(path: P, head: &Head<'_>, steps: &P::Steps, literals: &[u8], page: &mut PageBytes) {
+    let mut copy = [0; (8 + 1) * BEHIND_LITERALS];
+    copy[..literals.len()].copy_from_slice(literals);
+    path.rebuild(head, steps, &copy, page);
 }
 
 /// [`decode`] of the deep level. Apart, so that the other does not clear its buffers.
 #[inline(never)]
 fn decode_coded<P: Path>(path: P, head: &Head<'_>, page: &mut PageBytes) -> Result<(), Corrupt> {
-    let mut masks = [0; WORDS + VECTOR_BYTES];
-    let rest = frequent::decode(path, head.rest, head.masks, &mut masks)?;
+    let mut codes = [0; WORDS + VECTOR_BYTES];
+    let rest = frequent::decode(path, head.rest, head.list.words, &mut codes)?;
     let mut room = P::ROOM;
-    let (count, steps) = path.prepare(head, &masks, &mut room);
-    if count > PAGE_BYTES {
+    let (count, steps) = path.prepare(head, &codes[..head.list.words], &mut room);
+    if count != head.literals {
         return Err(Corrupt);
     }
-    // Of as many as there are, and of no more: clearing all takes a tenth of the time.
-    let mut literals = [const { MaybeUninit::uninit() }; PAGE_BYTES + VECTOR_BYTES];
-    let literals = &mut literals[..count + VECTOR_BYTES];
+    // Of as many as there are, and of no more: clearing all takes a tenth of the time. No more than eight for each word.
+    let mut literals = [const { MaybeUninit::uninit() }; PAGE_BYTES + BEHIND_LITERALS];
+    let literals = &mut literals[..count + BEHIND_LITERALS];
     for literal in &mut *literals {
         literal.write(0);
     }
@@ -269,7 +267,7 @@ fn decode_coded<P: Path>(path: P, head: &Head<'_>, page: &mut PageBytes) -> Resu
     if !rest.is_empty() {
         return Err(Corrupt);
     }
-    path.rebuild(head, steps, &literals[..count], page);
+    path.rebuild(head, steps, literals, page);
     Ok(())
 }
 
@@ -294,7 +292,7 @@ macro_rules! with_best_path {
 
 /// Codes the first `count` of literals that do not come from words; see [`frequent::encode`].
 pub(crate) fn encode_bytes<'a>(bytes: &[u8], count: usize, workspace: &'a mut frequent::Workspace) -> &'a [u8] {
-    with_best_path!(path => frequent::encode(path, bytes, count, frequent::LITERAL_BITS, workspace))
+    with_best_path!(path => frequent::encode(path, bytes, count, frequent::TEXT_BITS, workspace))
 }
 
 /// The other way; see [`frequent::decode`].

@@ -9,11 +9,11 @@ use super::format::{self, Head, List};
 use super::frequent::{self, Counts, Selection};
 use super::places::{Places, Scores};
 use super::shuffles::Table;
-use super::{Path, VECTOR_BYTES, Workspace, Written};
+use super::{Path, VECTOR_BYTES, Workspace};
 
 mod bytes;
 mod decode;
-mod encode;
+pub(super) mod encode;
 
 cpufeatures::new!(needed, "avx2", "bmi1", "popcnt");
 
@@ -52,14 +52,19 @@ impl Path for Avx2 {
         unsafe { encode::scores(groups, workspace) }
     }
 
-    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+    fn best(self, scores: &Scores) -> Places {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { encode::best(scores) }
+    }
+
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> usize {
         // SAFETY: the processor has what it needs, as `self` proves.
         unsafe { encode::encode(groups, places, workspace) }
     }
 
-    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
+    fn prepare<'a>(self, head: &Head<'_>, codes: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { decode::prepare(head, masks, room) }
+        unsafe { decode::prepare(head, codes, room) }
     }
 
     fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
@@ -119,12 +124,13 @@ fn shuffle(word: u64, places: u64) -> u64 {
     _mm_cvtsi128_si64(_mm_shuffle_epi8(word, places)).cast_unsigned()
 }
 
-/// What a table has for a mask; in the upper half anything.
+/// What a table has at a place; in the upper half anything. The table has one entry more than can be asked for.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn entry(table: &Table, mask: u8) -> __m128i {
-    // SAFETY: reads 16 bytes, which there are: the table has one entry more.
-    unsafe { _mm_loadu_si128(table.as_ptr().wrapping_add(mask.into()).cast()) }
+fn entry<const N: usize>(table: &[u64; N], at: usize) -> __m128i {
+    assert!(at < N - 1);
+    // SAFETY: reads 16 bytes, which there are: there is one entry more.
+    unsafe { _mm_loadu_si128(table.as_ptr().wrapping_add(at).cast()) }
 }
 
 #[target_feature(enable = "avx2")]

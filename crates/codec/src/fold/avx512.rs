@@ -7,11 +7,8 @@ use page::PageBytes;
 
 use super::format::{Head, List, Unlisted};
 use super::frequent::{self, Counts, Selection};
-use super::places::{PLACES, Places, SAMPLES, Scores, sampled};
-use super::{
-    BITMAP_BYTES, CHOICES, GROUP, GROUPS, INDEX_BITS, INDEX_BYTES, LISTED, Path, TILE, Tile, VECTOR_BYTES, WHOLE,
-    WINDOW, Workspace, Written,
-};
+use super::places::{LAST_PLACE, Places, SAMPLES, Scores, sampled};
+use super::{BITMAP_BYTES, CHOICES, GROUP, GROUPS, LISTED, Path, TILE, Tile, VECTOR_BYTES, WINDOW, Workspace};
 
 mod bytes;
 mod decode;
@@ -26,6 +23,7 @@ cpufeatures::new!(
     "avx512vbmi",
     "avx512vbmi2",
     "avx512bitalg",
+    "avx512vpopcntdq",
     "bmi2",
     "popcnt"
 );
@@ -61,14 +59,19 @@ impl Path for Avx512 {
         unsafe { encode::scores(groups, workspace) }
     }
 
-    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+    fn best(self, scores: &Scores) -> Places {
+        // SAFETY: the processor has what it needs, as `self` proves.
+        unsafe { super::avx2::encode::best(scores) }
+    }
+
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> usize {
         // SAFETY: the processor has what it needs, as `self` proves.
         unsafe { encode::encode(groups, places, workspace) }
     }
 
-    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
+    fn prepare<'a>(self, head: &Head<'_>, codes: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
         // SAFETY: the processor has what it needs, as `self` proves.
-        unsafe { decode::prepare(head, masks, room) }
+        unsafe { decode::prepare(head, codes, room) }
     }
 
     fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
@@ -162,6 +165,16 @@ fn store(bytes: &mut [u8; VECTOR_BYTES], vector: __m512i) {
 fn store_words(words: &mut [u64; GROUP], vector: __m512i) {
     // SAFETY: writes 64 bytes, which there are.
     unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
+}
+
+/// How far to rotate eight bytes so that each word of a vector has its own lowest, and the one before it highest.
+static TO_LANES: [u64; GROUP] = [0, 8, 16, 24, 32, 40, 48, 56];
+
+/// Eight bytes for each word of a vector: its own is the lowest. A load and a rotation, because of shuffles there is one at a time.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn by_lanes(bytes: u64) -> __m512i {
+    _mm512_rorv_epi64(_mm512_set1_epi64(bytes.cast_signed()), load(&TO_LANES))
 }
 
 /// Where in each eight bytes of a vector eight numbers of some bits start, which are packed into so many bytes for eight.

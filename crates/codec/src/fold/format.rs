@@ -1,16 +1,16 @@
 //! The head of an encoding: which words are listed, and where the areas are.
 
 use super::places::Places;
-use super::{GROUP, INDEX_BYTES, Level, Path, WORDS};
+use super::{GROUP, Level, Path, WORDS};
 use crate::Corrupt;
 
-/// Listed words and masks, as 16-bit numbers, and four places.
-pub(super) const HEADER_BYTES: usize = 8;
+/// Listed words and literals, as 16-bit numbers, and five places.
+pub(super) const HEADER_BYTES: usize = 9;
 /// A bit for each byte of the bitmap: whether it is not zero. Left out where all words are listed.
 pub(super) const BITMAP_HEAD_BYTES: usize = 8;
 /// In the first number of the header: words that are not listed repeat the word before them.
 pub(super) const REPEATS: u16 = 1 << 15;
-/// In the first number of the header: masks and literals are coded, which is the deep level.
+/// In the first number of the header: codes and literals are coded, which is the deep level.
 pub(super) const CODED: u16 = 1 << 14;
 /// The first number where nothing is folded: the page follows as it is.
 pub(super) const STORED: u16 = 1 << 13;
@@ -63,31 +63,26 @@ impl List {
     }
 
     /// The header.
-    pub(super) fn header(self, masks: usize, places: Places, level: Level) -> [u8; HEADER_BYTES] {
+    pub(super) fn header(self, literals: usize, places: Places, level: Level) -> [u8; HEADER_BYTES] {
         let repeats = if self.unlisted == Unlisted::Repeats { REPEATS } else { 0 };
         let coded = if level == Level::Deep { CODED } else { 0 };
         let mut header = [0; HEADER_BYTES];
         header[..2].copy_from_slice(&(self.words as u16 | repeats | coded).to_le_bytes());
-        header[2..4].copy_from_slice(&(masks as u16).to_le_bytes());
-        header[4..8].copy_from_slice(&places.0);
+        header[2..4].copy_from_slice(&(literals as u16).to_le_bytes());
+        header[4..].copy_from_slice(&places.0);
         header
     }
 }
 
-/// An encoding up to its masks. The areas are as long as they say of each other, once [`Head::agrees`] says so.
+/// An encoding up to its literals and codes.
 pub(super) struct Head<'a> {
     pub(super) list: List,
     pub(super) is_coded: bool,
     /// A bit for each word of the page: whether it is listed. Only the bytes that `list` names.
     pub(super) bitmap: &'a [u8],
-    /// A bit for each listed word: whether it differs from its predictor in some bytes.
-    pub(super) differs: &'a [u8],
+    pub(super) literals: usize,
     pub(super) places: Places,
-    /// Three bytes for each group: its words' choices. And all that is behind them.
-    pub(super) indices: &'a [u8],
-    /// A byte for each word that differs: which bytes do. As many as `differs` has bits.
-    pub(super) masks: usize,
-    /// Masks, then literals: the bytes that differ, and those of the words that are told in full.
+    /// The other areas.
     pub(super) rest: &'a [u8],
 }
 
@@ -95,12 +90,12 @@ impl<'a> Head<'a> {
     #[inline]
     pub(super) fn parse(encoding: &'a [u8]) -> Result<Self, Corrupt> {
         let (header, rest) = encoding.split_first_chunk::<HEADER_BYTES>().ok_or(Corrupt)?;
-        let &[words_low, words_high, masks_low, masks_high, four, five, six, seven] = header;
+        let &[words_low, words_high, literals_low, literals_high, ref places @ ..] = header;
         let words = u16::from_le_bytes([words_low, words_high]);
         let unlisted = if words & REPEATS == 0 { Unlisted::Zeros } else { Unlisted::Repeats };
         let is_coded = words & CODED != 0;
         let words = usize::from(words & !(REPEATS | CODED));
-        let masks = usize::from(u16::from_le_bytes([masks_low, masks_high]));
+        let literals = usize::from(u16::from_le_bytes([literals_low, literals_high]));
         if words > WORDS || (words == WORDS && unlisted != Unlisted::Zeros) {
             return Err(Corrupt);
         }
@@ -111,17 +106,15 @@ impl<'a> Head<'a> {
             (u64::from_le_bytes(*bytes), rest)
         };
         let list = List { unlisted, words, bitmap_bytes };
-        let places = Places::new([four, five, six, seven]).ok_or(Corrupt)?;
+        let places = Places::new(*places).ok_or(Corrupt)?;
         let (bitmap, rest) = rest.split_at_checked(list.bitmap_bytes.count_ones() as usize).ok_or(Corrupt)?;
-        let (differs, rest) = rest.split_at_checked(list.groups()).ok_or(Corrupt)?;
-        let (indices, rest) = (rest, rest.get(list.groups() * INDEX_BYTES..).ok_or(Corrupt)?);
-        Ok(Self { list, is_coded, bitmap, differs, places, indices, masks, rest })
+        Ok(Self { list, is_coded, bitmap, literals, places, rest })
     }
 
-    /// Whether as many bits are set as words are listed, and masks told.
+    /// Whether as many bits are set as words are listed.
     #[inline(always)]
     pub(super) fn agrees(&self, path: impl Path) -> bool {
-        (self.list.is_all() || path.ones(self.bitmap) == self.list.words) && path.ones(self.differs) == self.masks
+        self.list.is_all() || path.ones(self.bitmap) == self.list.words
     }
 }
 

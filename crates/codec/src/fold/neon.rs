@@ -3,12 +3,13 @@
 #[allow(clippy::wildcard_imports, reason = "the intrinsics")]
 use core::arch::aarch64::*;
 
+use super::covers::COVERS;
 use super::frequent::{self, Counts, Selection};
 use super::places::Places;
 use super::scalar::Scalar;
 use super::shuffles::{PACKS, UNPACKS};
 use super::words::Words;
-use super::{GROUP, LISTED, VECTOR_BYTES, WHOLE, WINDOW};
+use super::{GROUP, LISTED, VECTOR_BYTES, WINDOW};
 
 /// An aarch64 processor: each has these vectors.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +70,9 @@ impl Words for Neon {
     }
 
     #[inline(always)]
-    fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64 {
+    fn unpack(self, bytes: u64, cover: usize, predictor: u64) -> u64 {
         // SAFETY: every aarch64 processor that Rust builds for has these vectors.
-        unsafe { shuffle_over(bytes, UNPACKS[usize::from(mask)], predictor) }
+        unsafe { shuffle_over(bytes, COVER_UNPACKS[cover % COVERS.len()], predictor) }
     }
 }
 
@@ -95,7 +96,7 @@ fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; 
     for (pair, (words, keys)) in words.as_chunks::<2>().0.iter().zip(keys.as_chunks_mut::<2>().0).enumerate() {
         let words = load(words);
         let mut best = key(words, vdupq_n_u64(0), 0);
-        for (choice, near) in [(2, 1), (3, 2)] {
+        for (choice, near) in [(1, 1), (2, 2)] {
             best = vmaxq_u32(best, key(words, vdupq_n_u64(window[WINDOW - near]), choice));
         }
         for (choice, place) in (LISTED as u64..).zip(places.0) {
@@ -109,7 +110,7 @@ fn choose(words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; 
     keys.map(|key| {
         // That many times 256, less itself, plus 7, less a choice below 8.
         let equal = (key + 8) >> 8;
-        if equal <= 1 { WHOLE as u8 } else { 7 - (key + equal) as u8 }
+        7 - (key + equal) as u8
     })
 }
 
@@ -144,3 +145,14 @@ fn shuffle_over(word: u64, places: u64, other: u64) -> u64 {
     let bytes = vtbx1_u8(vcreate_u8(other), vcreate_u8(word), vcreate_u8(places));
     vget_lane_u64::<0>(vreinterpret_u64_u8(bytes))
 }
+
+/// For each mask, where its bytes go.
+static COVER_UNPACKS: [u64; COVERS.len()] = {
+    let mut unpacks = [0; COVERS.len()];
+    let mut number = 0;
+    while number < COVERS.len() {
+        unpacks[number] = UNPACKS[COVERS[number] as usize];
+        number += 1;
+    }
+    unpacks
+};

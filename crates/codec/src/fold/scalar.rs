@@ -1,9 +1,10 @@
 //! The plain twin: what the format document says, without vectors.
 
+use super::covers::COVERS;
 use super::frequent::{self, Counts, Selection, spread};
 use super::places::Places;
 use super::words::{Words, first_eight};
-use super::{GROUP, VECTOR_BYTES, WHOLE, WINDOW};
+use super::{GROUP, VECTOR_BYTES, WINDOW};
 
 /// Any processor.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +23,11 @@ impl Words for Scalar {
         core::array::from_fn(|lane| {
             let word = words[lane];
             let mut best = (sum_of_bytes(differing(word, 0)), 0);
-            for (choice, &place) in table[lane].iter().enumerate().skip(WHOLE + 1) {
+            for (choice, &place) in table[lane].iter().enumerate().skip(1) {
                 let different = sum_of_bytes(differing(word, window[usize::from(place) % WINDOW]));
                 best = if different < best.0 { (different, choice) } else { best };
             }
-            if best.0 >= 7 { WHOLE as u8 } else { best.1 as u8 }
+            best.1 as u8
         })
     }
 
@@ -37,15 +38,46 @@ impl Words for Scalar {
 
     #[inline(always)]
     fn pack(self, word: u64, mask: u8) -> u64 {
-        SPREADS[usize::from(mask)].undo(word)
+        PACKINGS[usize::from(mask)].apply(word)
     }
 
     #[inline(always)]
-    fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64 {
-        let spread = &SPREADS[usize::from(mask)];
-        spread.apply(bytes) & spread.bytes | predictor & !spread.bytes
+    fn unpack(self, bytes: u64, cover: usize, predictor: u64) -> u64 {
+        let [first, second] = &RUNS[cover % COVERS.len()];
+        let told = bytes.wrapping_mul(first.by) & first.bytes | bytes.wrapping_mul(second.by) & second.bytes;
+        told | predictor & !(first.bytes | second.bytes)
     }
 }
+
+/// A run of bytes that are told.
+#[derive(Clone, Copy)]
+struct Run {
+    /// What moves the first of its bytes there: a multiplication, as a shift by a variable takes three steps.
+    by: u64,
+    /// All ones in its bytes.
+    bytes: u64,
+}
+
+/// For each mask the two runs that it has at most.
+static RUNS: [[Run; 2]; COVERS.len()] = {
+    let mut all = [[Run { by: 1, bytes: 0 }; 2]; COVERS.len()];
+    let mut number = 0;
+    while number < COVERS.len() {
+        let (mut at, mut count, mut run) = (0, 0, 0);
+        while at < 8 {
+            if COVERS[number] >> at & 1 == 1 {
+                // The third, of which there is none, would not compile.
+                all[number][run].by = 1 << (8 * (at - count));
+                all[number][run].bytes |= 0xff << (8 * at);
+                count += 1;
+                run += (at < 7 && COVERS[number] >> (at + 1) & 1 == 0) as usize;
+            }
+            at += 1;
+        }
+        number += 1;
+    }
+    all
+};
 
 impl frequent::Path for Scalar {
     fn select(self, counts: &Counts, most: usize) -> Selection {
@@ -152,44 +184,36 @@ fn sum_of_bytes(bits: u64) -> u32 {
     ((bits & EACH_BYTE).wrapping_mul(EACH_BYTE) >> 56) as u32
 }
 
-/// How to put the lowest bytes of a number where a mask has bits, without a branch for each: all that have to go by four or
-/// more go by four, then by two, then by one.
+/// How to put the bytes of a mask together, without a branch for each: those that have to go by one go by one, then by two, then by
+/// four.
 #[derive(Clone, Copy)]
-struct Spread {
-    /// The bytes that get another, from four, two and one below.
+struct Packing {
+    /// The bytes that go, by four, two and one.
     moved: [u64; 3],
     /// The bytes of the mask.
     bytes: u64,
 }
 
-impl Spread {
+impl Packing {
     const fn new(mask: usize) -> Self {
-        let mut spread = Self { moved: [0; 3], bytes: 0 };
+        let mut packing = Self { moved: [0; 3], bytes: 0 };
         let (mut at, mut count) = (0, 0);
         while at < 8 {
             if mask >> at & 1 == 1 {
                 let by = at - count;
-                spread.bytes |= 0xff << (8 * at);
-                spread.moved[0] |= if by & 4 != 0 { 0xff << (8 * (count + 4)) } else { 0 };
-                spread.moved[1] |= if by & 2 != 0 { 0xff << (8 * (count + (by & 6))) } else { 0 };
-                spread.moved[2] |= if by & 1 != 0 { 0xff << (8 * at) } else { 0 };
+                packing.bytes |= 0xff << (8 * at);
+                packing.moved[0] |= if by & 4 != 0 { 0xff << (8 * (count + 4)) } else { 0 };
+                packing.moved[1] |= if by & 2 != 0 { 0xff << (8 * (count + (by & 6))) } else { 0 };
+                packing.moved[2] |= if by & 1 != 0 { 0xff << (8 * at) } else { 0 };
                 count += 1;
             }
             at += 1;
         }
-        spread
+        packing
     }
 
     #[inline]
-    fn apply(&self, bytes: u64) -> u64 {
-        let [four, two, one] = self.moved;
-        let bytes = bytes & !four | bytes << 32 & four;
-        let bytes = bytes & !two | bytes << 16 & two;
-        bytes & !one | bytes << 8 & one
-    }
-
-    #[inline]
-    fn undo(&self, word: u64) -> u64 {
+    fn apply(&self, word: u64) -> u64 {
         let [four, two, one] = self.moved;
         let bytes = word & self.bytes;
         let bytes = bytes & !one | (bytes & one) >> 8;
@@ -199,14 +223,14 @@ impl Spread {
 }
 
 /// For each mask.
-static SPREADS: [Spread; 256] = {
-    let mut spreads = [Spread::new(0); 256];
+static PACKINGS: [Packing; 256] = {
+    let mut packings = [Packing::new(0); 256];
     let mut mask = 0;
     while mask < 256 {
-        spreads[mask] = Spread::new(mask);
+        packings[mask] = Packing::new(mask);
         mask += 1;
     }
-    spreads
+    packings
 };
 
 #[cfg(test)]
@@ -218,15 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_go_where_the_mask_has_bits() {
-        for mask in 0..256 {
+    fn bytes_go_where_the_mask_has_bits_and_back() {
+        for (number, mask) in COVERS.into_iter().enumerate() {
             let mut from = 0x1122_3344_5566_7788_u64.to_le_bytes().into_iter();
             let expected: [u8; 8] =
-                core::array::from_fn(|at| if mask >> at & 1 == 1 { from.next().expect("eight") } else { 0 });
-            let spread = Spread::new(mask);
-            let bytes = spread.apply(0x1122_3344_5566_7788) & spread.bytes;
-            assert_eq!(bytes.to_le_bytes(), expected, "{mask:08b}");
-            assert_eq!(spread.undo(bytes | !spread.bytes), 0x1122_3344_5566_7788 & lowest_bytes(mask.count_ones()));
+                core::array::from_fn(|at| if mask >> at & 1 == 1 { from.next().expect("eight") } else { 0xee });
+            let word = Scalar.unpack(0x1122_3344_5566_7788, number, 0xeeee_eeee_eeee_eeee);
+            assert_eq!(word.to_le_bytes(), expected, "{mask:08b}");
+            assert_eq!(Scalar.pack(word, mask), 0x1122_3344_5566_7788 & lowest_bytes(mask.count_ones()));
         }
     }
 

@@ -120,19 +120,16 @@ fn the_example_of_the_format_document() {
     page.0[128..136].copy_from_slice(&0x7f00_0022_3344_5577_u64.to_le_bytes());
     let mut workspace = Box::new(Workspace::EMPTY);
     // Nothing before the only group is like it, so that the nearest places are as good as any.
-    let mut expected = std::vec![2, 0, 1, 0, 24, 23, 22, 21, 0b101, 0, 0, 0, 0, 0, 0, 0];
-    expected.extend([1, 1]);
-    // The second word differs from zero in six bytes, the first in seven, which makes it whole.
-    expected.extend([0b10, 0b001, 0, 0]);
-    let mut deep = expected.clone();
-    expected.extend([0b1001_1111]);
-    expected.extend([0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00, 0x7f]);
-    expected.extend([0x77, 0x55, 0x44, 0x33, 0x22, 0x7f]);
-    assert_eq!(encoding(Scalar, Level::Plain, &page, &mut workspace), expected);
-    // One mask is not worth a table, nor are 14 literals.
+    let mut plain = std::vec![2, 0, 14, 0, 24, 23, 22, 21, 20, 0b101, 0, 0, 0, 0, 0, 0, 0, 1, 1];
+    let mut deep = plain.clone();
+    // No mask leaves out both bytes of the second word that are zero.
+    let literals = [0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x7f, 0x77, 0x55, 0x44, 0x33, 0x22, 0x00, 0x7f];
+    let codes = [30 << 3, 29 << 3];
+    plain.extend([&literals[..], &codes].concat());
+    assert_eq!(encoding(Scalar, Level::Plain, &page, &mut workspace), plain);
+    // Two codes are not worth a table, nor are 14 literals.
     deep[1] = 0x40;
-    deep.extend([0, 0b1001_1111, 0]);
-    deep.extend(&expected[expected.len() - 14..]);
+    deep.extend([&[0], &codes[..], &[0], &literals].concat());
     assert_eq!(encoding(Scalar, Level::Deep, &page, &mut workspace), deep);
 }
 
@@ -143,8 +140,8 @@ fn a_word_in_a_run_is_listed_once() {
         *word = 0x0123_4567_89ab_cdef_u64.to_le_bytes();
     }
     let encoding = encoding(Scalar, Level::Plain, &page, &mut Box::new(Workspace::EMPTY));
-    // A header, a byte of the bitmap, a group of its own and eight literals.
-    assert_eq!(encoding.len(), HEADER_BYTES + BITMAP_HEAD_BYTES + 1 + (1 + INDEX_BYTES) + 8);
+    // A header, a byte of the bitmap, eight literals and a code.
+    assert_eq!(encoding.len(), HEADER_BYTES + BITMAP_HEAD_BYTES + 1 + 8 + 1);
     assert_eq!(encoding[..2], (1 | REPEATS).to_le_bytes());
 }
 
@@ -194,10 +191,13 @@ fn where_few_words_are_zero_all_are_listed() {
     let mut decoded = PageBytes::ZERO;
     assert_eq!(decode(Scalar, &encoding, &mut decoded), Ok(()));
     assert!(decoded.0 == page.0);
-    // Words that repeat, where there are no others; and a place behind the last.
-    encoding[4] = 25;
-    assert_eq!(decode(Scalar, &encoding, &mut decoded), Err(Corrupt));
-    encoding[4] = 24;
+    // Words that repeat, where there are no others; and places behind the last and before the first.
+    let place = encoding[8];
+    for wrong in [0, 25] {
+        encoding[8] = wrong;
+        assert_eq!(decode(Scalar, &encoding, &mut decoded), Err(Corrupt));
+    }
+    encoding[8] = place;
     encoding[1] |= (REPEATS >> 8) as u8;
     assert_eq!(decode(Scalar, &encoding, &mut decoded), Err(Corrupt));
 }

@@ -4,12 +4,11 @@
 
 use page::PageBytes;
 
+use super::covers::{CHOICE_BITS, COVER_OF, COVERS, LITERALS, WHOLE};
 use super::format::{Head, List, Unlisted, ones};
 use super::frequent;
-use super::places::{PLACES, Places, SAMPLES, Scores, sampled};
-use super::{
-    BITMAP_BYTES, CHOICES, GROUP, GROUPS, INDEX_BITS, INDEX_BYTES, Path, WHOLE, WINDOW, WORDS, Workspace, Written,
-};
+use super::places::{LAST_PLACE, Places, SAMPLES, Scores, sampled};
+use super::{BEHIND_LITERALS, BITMAP_BYTES, CHOICES, GROUP, GROUPS, Path, WINDOW, WORDS, Workspace};
 
 /// What vectors do better. Each is compared with the plain twin's. For what every processor of its kind has, so that no function
 /// need be compiled for them apart.
@@ -17,7 +16,7 @@ pub(super) trait Words: frequent::Path + Copy {
     /// How many bytes are the same, and not zero.
     fn same_bytes(self, words: &[u64; GROUP], others: &[u64; GROUP]) -> u32;
 
-    /// For each word the choice that shares most bytes with it, of equals the lowest, or [`WHOLE`] if it is not more than one.
+    /// For each word the choice that shares most bytes with it, of equals the lowest.
     fn choose(self, words: &[u64; GROUP], window: &[u64; WINDOW], places: Places) -> [u8; GROUP];
 
     /// The bytes in which each word differs from its predictor, a bit each.
@@ -26,8 +25,8 @@ pub(super) trait Words: frequent::Path + Copy {
     /// The bytes of a word that are in the mask, the lowest first, and above them anything.
     fn pack(self, word: u64, mask: u8) -> u64;
 
-    /// The other way: puts the lowest bytes where the mask has bits, and the predictor's where it has none.
-    fn unpack(self, bytes: u64, mask: u8, predictor: u64) -> u64;
+    /// The other way: puts the lowest bytes where the mask of that number has bits, and the predictor's where it has none.
+    fn unpack(self, bytes: u64, cover: usize, predictor: u64) -> u64;
 }
 
 impl<W: Words> Path for W {
@@ -47,12 +46,12 @@ impl<W: Words> Path for W {
         scores(self, groups, workspace)
     }
 
-    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+    fn encode(self, groups: usize, places: Places, workspace: &mut Workspace) -> usize {
         encode(self, groups, places, workspace)
     }
 
-    fn prepare<'a>(self, head: &Head<'_>, masks: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
-        (prepare(self, head, masks, room), room)
+    fn prepare<'a>(self, _head: &Head<'_>, codes: &[u8], room: &'a mut Self::Room) -> (usize, &'a Self::Steps) {
+        (prepare(codes, room), room)
     }
 
     fn rebuild(self, head: &Head<'_>, steps: &Self::Steps, literals: &[u8], page: &mut PageBytes) {
@@ -68,7 +67,7 @@ pub(super) fn scores(with: impl Words, groups: usize, workspace: &Workspace) -> 
     for sample in 0..samples {
         let words = &workspace.words[sampled(sample, samples, groups) * GROUP..][..WINDOW + GROUP];
         let group: &[u64; GROUP] = words.last_chunk().expect("it is as long as a window and a group");
-        for (place, score) in scores.0.iter_mut().take(PLACES).enumerate() {
+        for (place, score) in scores.0.iter_mut().enumerate().take(LAST_PLACE + 1).skip(1) {
             let others = words[place..].first_chunk().expect("places end with the window");
             *score += with.same_bytes(group, others) as u16;
         }
@@ -78,90 +77,44 @@ pub(super) fn scores(with: impl Words, groups: usize, workspace: &Workspace) -> 
 
 /// See [`Path::encode`](super::Path::encode).
 #[inline(always)]
-pub(super) fn encode(with: impl Words, groups: usize, places: Places, workspace: &mut Workspace) -> Written {
-    let Workspace { words, masks, literals, differs, indices, .. } = workspace;
+pub(super) fn encode(with: impl Words, groups: usize, places: Places, workspace: &mut Workspace) -> usize {
+    let Workspace { words, codes, literals, .. } = workspace;
     let table = places.table();
-    let (mut mask_count, mut literal_count) = (0, 0);
-    for (group, differs) in differs.iter_mut().enumerate().take(groups) {
+    let mut literal_count = 0;
+    for (group, codes) in codes.as_chunks_mut::<GROUP>().0.iter_mut().enumerate().take(groups) {
         let window: &[u64; WINDOW] = words[group * GROUP..].first_chunk().expect("so long is the window");
         let group_words: &[u64; GROUP] = words[WINDOW + group * GROUP..].first_chunk().expect("groups are filled up");
         let choices = with.choose(group_words, window, places);
         let predictors = core::array::from_fn(|lane| predictor(window, choices[lane], &table[lane]));
         let different = with.differing(group_words, &predictors);
-        let (mut has_mask, mut packed) = (0_u8, 0_u64);
         for lane in 0..GROUP {
-            let is_whole = usize::from(choices[lane]) == WHOLE;
-            let mask = if is_whole { u8::MAX } else { different[lane] };
-            let is_told = mask != 0 && !is_whole;
-            has_mask |= u8::from(is_told) << lane;
-            packed |= u64::from(choices[lane]) << (lane * INDEX_BITS);
-            masks[mask_count] = mask;
-            mask_count += usize::from(is_told);
-            let told = with.pack(group_words[lane], mask);
+            let number = COVER_OF.0[usize::from(different[lane])];
+            let choice = core::hint::select_unpredictable(number == WHOLE, 0, choices[lane]);
+            codes[lane] = number << CHOICE_BITS | choice;
+            let told = with.pack(group_words[lane], COVERS[usize::from(number)]);
             literals[literal_count..literal_count + 8].copy_from_slice(&told.to_le_bytes());
-            literal_count += ones_of(mask);
+            literal_count += usize::from(LITERALS[usize::from(codes[lane])]);
         }
-        *differs = has_mask;
-        let at = group * INDEX_BYTES;
-        indices[at..at + INDEX_BYTES].copy_from_slice(&packed.to_le_bytes()[..INDEX_BYTES]);
     }
-    Written { masks: mask_count, literals: literal_count }
+    literal_count
 }
 
-/// What is to be done for each listed word, and for those that fill up the last group.
-pub(super) struct Steps {
-    choices: [[u8; GROUP]; GROUPS],
-    /// Which bytes are told.
-    told: [[u8; GROUP]; GROUPS],
-}
+/// The codes of all listed words, and zeros for those that fill up the last group.
+pub(super) struct Steps([[u8; GROUP]; GROUPS]);
 
 impl Steps {
-    pub(super) const NONE: Self = Self { choices: [[0; GROUP]; GROUPS], told: [[0; GROUP]; GROUPS] };
+    pub(super) const NONE: Self = Self([[0; GROUP]; GROUPS]);
 }
 
 /// See [`Path::prepare`](super::Path::prepare).
 #[inline(always)]
-pub(super) fn prepare(with: impl Words, head: &Head<'_>, mut masks: &[u8], steps: &mut Steps) -> usize {
-    let mut sum = 0;
-    let groups = head.differs.iter().zip(head.indices.as_chunks::<INDEX_BYTES>().0);
-    for ((&differs, indices), (choices, told)) in groups.zip(steps.choices.iter_mut().zip(&mut steps.told)) {
-        let group = self::choices(*indices);
-        // The masks go to the words that have one as bytes of a word go to where they differ.
-        let masks_of_words = with.unpack(first_eight(masks), differs, 0) | whole_words(group);
-        masks = &masks[ones_of(differs)..];
-        *choices = group.to_le_bytes();
-        *told = masks_of_words.to_le_bytes();
-        sum += masks_of_words.count_ones() as usize;
-    }
-    sum
+pub(super) fn prepare(codes: &[u8], steps: &mut Steps) -> usize {
+    steps.0.as_flattened_mut()[..codes.len()].copy_from_slice(codes);
+    codes.iter().map(|code| usize::from(LITERALS[usize::from(*code)])).sum()
 }
-
-/// The choices of a group, a byte each.
-#[inline(always)]
-fn choices(indices: [u8; INDEX_BYTES]) -> u64 {
-    const { assert!(INDEX_BITS == 3) };
-    let [low, middle, high] = indices;
-    let packed = u64::from(u32::from_le_bytes([low, middle, high, 0]));
-    // Into halves, quarters and eighths of the word, with three bits for each.
-    let halves = (packed | packed << 20) & 0x0000_0fff_0000_0fff;
-    let quarters = (halves | halves << 10) & 0x003f_003f_003f_003f;
-    (quarters | quarters << 5) & 0x0707_0707_0707_0707
-}
-
-/// All ones in the bytes of the words that are told in full.
-#[inline(always)]
-fn whole_words(choices: u64) -> u64 {
-    let others = choices ^ (EACH_BYTE * WHOLE as u64);
-    // A choice is less than eight, so that seven more than what is not zero is eight or more.
-    (!(others + EACH_BYTE * 7) >> 3 & EACH_BYTE) * 0xff
-}
-
-const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
 
 /// The words that a group is rebuilt from, and its own, and more, so that no place is behind them.
 const REACH: usize = 64;
-/// The literals of a group, and what a look at the last of its words may reach.
-const REACH_BYTES: usize = 8 * GROUP + 8;
 
 /// See [`Path::rebuild`](super::Path::rebuild).
 #[inline(always)]
@@ -172,20 +125,9 @@ pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut lite
         // Where zero is: the last word of the group itself, until it is written.
         places[0] = (WINDOW + GROUP - 1) as u8;
     }
-    let mut groups = steps.choices.iter().zip(&steps.told).take(head.list.groups()).enumerate();
-    while let Some(bytes) = literals.first_chunk()
-        && let Some((group, (choices, told))) = groups.next()
-    {
-        literals = &literals[rebuild_group(with, &table, choices, told, bytes, &mut words[group * GROUP..])..];
-    }
-    // The last ones from a copy with zeros behind.
-    let mut last = [0; 2 * REACH_BYTES];
-    let there = literals.len().min(REACH_BYTES);
-    last[..there].copy_from_slice(&literals[..there]);
-    let mut at = 0;
-    for (group, (choices, told)) in groups {
-        let bytes = last[at..].first_chunk().expect("there are as many literals as are told");
-        at += rebuild_group(with, &table, choices, told, bytes, &mut words[group * GROUP..]);
+    for (group, codes) in steps.0.iter().enumerate().take(head.list.groups()) {
+        let bytes = literals.first_chunk().expect("there is something behind the literals");
+        literals = &literals[rebuild_group(with, &table, codes, bytes, &mut words[group * GROUP..])..];
     }
     unlist(head, &words, page);
 }
@@ -195,35 +137,20 @@ pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut lite
 fn rebuild_group(
     with: impl Words,
     table: &[[u8; CHOICES]; GROUP],
-    choices: &[u8; GROUP],
-    told: &[u8; GROUP],
-    literals: &[u8; REACH_BYTES],
+    codes: &[u8; GROUP],
+    literals: &[u8; BEHIND_LITERALS],
     words: &mut [u64],
 ) -> usize {
     let words: &mut [u64; REACH] = words.first_chunk_mut().expect("there is room for each group of a page");
     let mut at = 0;
     for lane in 0..GROUP {
-        let place = usize::from(table[lane][usize::from(choices[lane]) % CHOICES]);
+        let code = usize::from(codes[lane]);
+        let place = usize::from(table[lane][code % CHOICES]);
         let bytes = literals[at % (8 * GROUP)..].first_chunk().expect("eight are behind the last of the group");
-        words[WINDOW + lane] = with.unpack(u64::from_le_bytes(*bytes), told[lane], words[place % REACH]);
-        at += ones_of(told[lane]);
+        words[WINDOW + lane] = with.unpack(u64::from_le_bytes(*bytes), code >> CHOICE_BITS, words[place % REACH]);
+        at += usize::from(LITERALS[code]);
     }
     at
-}
-
-/// Bits that are set. From a table: not every processor has an instruction for it.
-#[inline(always)]
-fn ones_of(byte: u8) -> usize {
-    static ONES: [u8; 256] = {
-        let mut ones = [0; 256];
-        let mut byte = 0;
-        while byte < 256 {
-            ones[byte] = byte.count_ones() as u8;
-            byte += 1;
-        }
-        ones
-    };
-    usize::from(ONES[usize::from(byte)])
 }
 
 /// Zero, or a word before the group.

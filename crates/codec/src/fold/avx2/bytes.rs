@@ -168,7 +168,8 @@ fn write_escapes(codes: &[u8; LANES], escape: __m256i, bytes: &[u8; LANES], to: 
     let escaped = _mm256_movemask_epi8(_mm256_cmpeq_epi8(load_bytes(codes), escape)).cast_unsigned();
     let mut at = 0;
     for (eight, escaped) in bytes.as_chunks::<8>().0.iter().zip(escaped.to_le_bytes()) {
-        let packed = _mm_shuffle_epi8(_mm_cvtsi64_si128(i64::from_le_bytes(*eight)), entry(&PACKS, escaped));
+        let packed =
+            _mm_shuffle_epi8(_mm_cvtsi64_si128(i64::from_le_bytes(*eight)), entry(&PACKS, usize::from(escaped)));
         // SAFETY: writes eight bytes, which there are: no eight before it took more.
         unsafe { _mm_storel_epi64(to.as_mut_ptr().wrapping_add(at).cast(), packed) };
         at += escaped.count_ones() as usize;
@@ -334,7 +335,7 @@ fn put_escapes(found: __m256i, escaped: u32, escapes: &[u8; LANES], to: &mut [u8
         let escapes = unsafe { _mm_loadl_epi64(escapes.as_ptr().wrapping_add(at).cast()) };
         // Not `_mm_loadh_pd`, which wants a number's alignment.
         let both = _mm_insert_epi64::<1>(escapes, i64::from_le_bytes(*eight));
-        let bytes = _mm_shuffle_epi8(both, entry(&OVERS, escaped));
+        let bytes = _mm_shuffle_epi8(both, entry(&OVERS, usize::from(escaped)));
         // SAFETY: writes eight bytes, which there are.
         unsafe { _mm_storel_epi64(eight.as_mut_ptr().cast(), bytes) };
         at += escaped.count_ones() as usize;

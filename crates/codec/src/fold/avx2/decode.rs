@@ -8,11 +8,12 @@ use core::arch::x86_64::*;
 
 use page::PageBytes;
 
+use super::super::covers::{CHOICE_BITS, COVERS, LITERALS};
 use super::super::format::{Head, Unlisted};
 use super::super::shuffles::UNPACKS;
 use super::super::words::first_eight;
-use super::super::{BITMAP_BYTES, GROUP, GROUPS, INDEX_BITS, INDEX_BYTES, LISTED, WHOLE, WINDOW, WORDS};
-use super::{OVERS, entry, load_bytes, shuffle};
+use super::super::{BEHIND_LITERALS, BITMAP_BYTES, CHOICES, GROUP, GROUPS, LISTED, WINDOW, WORDS};
+use super::{entry, load_bytes, shuffle};
 
 /// What is to be done for two groups. Only [`prepare`] makes them.
 #[derive(Clone, Copy)]
@@ -21,8 +22,8 @@ pub(in crate::fold) struct Step {
     /// Where the predictors are, counted from the window of the first group: before the group's own words, or its last word where
     /// there is zero.
     predictors: [[u16; GROUP]; 2],
-    /// Which bytes are told.
-    told: [[u8; GROUP]; 2],
+    /// The codes of the words.
+    codes: [[u8; GROUP]; 2],
 }
 
 pub(in crate::fold) type Room = [MaybeUninit<Step>; GROUPS / 2];
@@ -31,97 +32,80 @@ pub(in crate::fold) const EMPTY: Room = [MaybeUninit::uninit(); GROUPS / 2];
 
 /// See [`Path::prepare`](super::Path::prepare). Of a second group that is not there, all words are zero.
 #[target_feature(enable = "avx2,bmi1,popcnt")]
-pub(super) fn prepare<'a>(head: &Head<'_>, mut masks: &[u8], room: &'a mut Room) -> (usize, &'a [Step]) {
+pub(super) fn prepare<'a>(head: &Head<'_>, codes: &[u8], room: &'a mut Room) -> (usize, &'a [Step]) {
     let mut table = head.places.table()[0];
-    // Words in full take nothing from there.
-    [table[0], table[WHOLE]] = [(WINDOW + GROUP - 1) as u8; 2];
+    table[0] = (WINDOW + GROUP - 1) as u8;
     let table = _mm256_set1_epi64x(i64::from_le_bytes(table));
     // Of each choice the place, and of those that move with the words how far.
     let mut starts = load_bytes(&STARTS);
     let last_listed = _mm256_set1_epi16(LISTED as i16 - 1);
-    let (whole, high) = (_mm256_set1_epi16(WHOLE as i16), _mm256_set1_epi16(i16::MIN));
-    let mut sum = 0;
-    for (at, (step, differs)) in room.iter_mut().zip(head.differs.chunks(2)).enumerate() {
-        let mut indices = first_eight(&head.indices[at * 2 * INDEX_BYTES..]);
-        let mut both = [differs[0], 0];
-        match differs {
-            [_, second] => both[1] = *second,
-            _ => indices &= (1 << (8 * INDEX_BYTES)) - 1,
-        }
-        let choices = choices(indices);
+    let (choice, high) = (_mm256_set1_epi16(CHOICES as i16 - 1), _mm256_set1_epi16(i16::MIN));
+    let [few, many] = [load_counts(0), load_counts(1)];
+    let mut sums = _mm_setzero_si128();
+    for (step, codes) in room.iter_mut().zip(codes.chunks(2 * GROUP)) {
+        let copy;
+        let codes: &[u8; 2 * GROUP] = if let Some(codes) = codes.as_array() {
+            codes
+        } else {
+            copy = last_codes(codes);
+            &copy
+        };
+        // SAFETY: reads 16 bytes, which there are.
+        let codes = unsafe { _mm_loadu_si128(codes.as_ptr().cast()) };
+        let choices = _mm256_and_si256(_mm256_cvtepu8_epi16(codes), choice);
         let moved = _mm256_and_si256(load_bytes(&LANES), _mm256_cmpgt_epi16(choices, last_listed));
         // The higher byte of each is no place.
         let places = _mm256_shuffle_epi8(table, _mm256_or_si256(choices, high));
         let places = _mm256_add_epi16(places, _mm256_add_epi16(moved, starts));
         starts = _mm256_add_epi16(starts, _mm256_set1_epi16(2 * GROUP as i16));
 
-        let whole = _mm256_cmpeq_epi16(choices, whole);
-        let whole = _mm_packs_epi16(_mm256_castsi256_si128(whole), _mm256_extracti128_si256::<1>(whole));
-        let (told, used) = unpack_masks(masks, both);
-        masks = &masks[used..];
-        let told = _mm_or_si128(told, whole);
-        let step = step.write(Step { predictors: [[0; GROUP]; 2], told: [[0; GROUP]; 2] });
+        // The four lower bits of each mask's number, and the highest, as it stands.
+        let numbers = _mm_and_si128(_mm_srli_epi16::<{ CHOICE_BITS as i32 }>(codes), _mm_set1_epi8(15));
+        let counts = _mm_blendv_epi8(_mm_shuffle_epi8(few, numbers), _mm_shuffle_epi8(many, numbers), codes);
+        sums = _mm_add_epi64(sums, _mm_sad_epu8(counts, _mm_setzero_si128()));
+        let step = step.write(Step { predictors: [[0; GROUP]; 2], codes: [[0; GROUP]; 2] });
         // SAFETY: writes 32 bytes, which there are.
         unsafe { _mm256_storeu_si256(step.predictors.as_mut_ptr().cast(), places) };
         // SAFETY: writes 16 bytes, which there are.
-        unsafe { _mm_storeu_si128(step.told.as_mut_ptr().cast(), told) };
-        for told in step.told {
-            sum += u64::from_le_bytes(told).count_ones() as usize;
-        }
+        unsafe { _mm_storeu_si128(step.codes.as_mut_ptr().cast(), codes) };
     }
-    // SAFETY: so many have been written: there are as many groups in `differs` as the head says, and indices for each.
-    (sum, unsafe { room[..head.differs.len().div_ceil(2)].assume_init_ref() })
+    let sum = _mm_cvtsi128_si64(_mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums))) as usize;
+    // SAFETY: so many have been written: there are no more codes than words of a page.
+    (sum, unsafe { room[..codes.len().div_ceil(2 * GROUP)].assume_init_ref() })
 }
 
-/// The masks of two groups, for each word that differs, and how many they are. Not a closure: those are not inlined.
-#[target_feature(enable = "avx2,popcnt")]
-#[inline]
-fn unpack_masks(masks: &[u8], differs: [u8; 2]) -> (__m128i, usize) {
-    let copy;
-    let masks: &[u8; 3 * GROUP] = if let Some(masks) = masks.first_chunk() {
-        masks
-    } else {
-        copy = last_masks(masks);
-        &copy
-    };
-    let [first, second] = [differs[0].count_ones() as usize, differs[1].count_ones() as usize];
-    // No more than eight, which the compiler does not know.
-    let of_second: &[u8; GROUP] =
-        masks[first % (2 * GROUP)..].first_chunk().expect("eight are behind the first fifteen");
-    // SAFETY: reads eight bytes, which there are.
-    let of_first = unsafe { _mm_loadl_epi64(masks.as_ptr().cast()) };
-    // SAFETY: reads eight bytes, which there are.
-    let of_second = unsafe { _mm_loadl_epi64(of_second.as_ptr().cast()) };
-    let of_first = _mm_shuffle_epi8(of_first, entry(&UNPACKS, differs[0]));
-    let of_second = _mm_shuffle_epi8(of_second, entry(&UNPACKS, differs[1]));
-    (_mm_unpacklo_epi64(of_first, of_second), first + second)
-}
-
-/// The masks where there are less than those of three groups behind them, and zeros.
+/// The codes where there are less than those of two groups, and zeros.
 #[cold]
 #[inline(never)]
-fn last_masks(masks: &[u8]) -> [u8; 3 * GROUP] {
-    let mut last = [0; 3 * GROUP];
-    last[..masks.len()].copy_from_slice(masks);
+fn last_codes(codes: &[u8]) -> [u8; 2 * GROUP] {
+    let mut last = [0; 2 * GROUP];
+    last[..codes.len()].copy_from_slice(codes);
     last
 }
 
-/// The choices of two groups, 16 bits each.
+/// How many bits the masks have, of one half of them.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn choices(indices: u64) -> __m256i {
-    // Each into the highest bits of the two bytes that it is in, and from there to the lowest.
-    let pairs = _mm256_shuffle_epi8(_mm256_set1_epi64x(indices.cast_signed()), load_bytes(&CHOICE_BYTES));
-    let highest = _mm256_mullo_epi16(pairs, load_bytes(&CHOICE_SHIFTS));
-    _mm256_srli_epi16::<{ 16 - INDEX_BITS as i32 }>(highest)
+fn load_counts(half: usize) -> __m128i {
+    // SAFETY: reads 16 bytes, which there are.
+    unsafe { _mm_loadu_si128(COUNTS[half].as_ptr().cast()) }
 }
+
+/// How many bits each mask has.
+static COUNTS: [[u8; 16]; 2] = {
+    let mut counts = [[0; 16]; 2];
+    let mut number = 0;
+    while number < COVERS.len() {
+        counts[number / 16][number % 16] = COVERS[number].count_ones() as u8;
+        number += 1;
+    }
+    counts
+};
 
 /// Window, listed words, and what the last loads reach.
 const BUFFER_WORDS: usize = WINDOW + WORDS + GROUP;
 /// Steps of which the words are as many as a window.
 const WINDOW_STEPS: usize = WINDOW / (2 * GROUP);
-/// The most literals of a step.
-const STEP_BYTES: usize = 2 * GROUP * 8;
 
 /// See [`Path::rebuild`](super::Path::rebuild).
 #[target_feature(enable = "avx2,bmi1,popcnt")]
@@ -155,41 +139,12 @@ pub(super) fn rebuild(head: &Head<'_>, steps: &[Step], literals: &[u8], page: &m
 fn rebuild_steps(
     buffer: &mut [MaybeUninit<u64>; BUFFER_WORDS],
     steps: &[Step],
-    literals: &[u8],
+    mut literals: &[u8],
     mut page: Option<&mut PageBytes>,
 ) {
     assert!(steps.len() <= GROUPS / 2);
-    let mut done = Done { words: buffer.as_mut_ptr().cast(), steps: 0 };
-    // SAFETY: the window of the first is written, and the buffer has room for each group of a page.
-    let rest = unsafe { rebuild_some(&mut done, steps, literals, &mut page) };
-    // What is left from a copy with zeros behind it, because words are read as if each had eight literals.
-    let mut last = [0; 2 * STEP_BYTES];
-    last[..rest.len()].copy_from_slice(rest);
-    // SAFETY: as above.
-    unsafe { rebuild_some(&mut done, steps, &last, &mut page) };
-    assert!(done.steps == steps.len(), "there are as many literals as are told");
-}
-
-/// What has been written.
-struct Done {
-    /// The window of the first word.
-    words: *mut u64,
-    steps: usize,
-}
-
-/// Writes words until there are less literals than those of a step could be, and returns the literals that are left.
-///
-/// # Safety
-/// The window of the words that come next must have been written, and there must be room for all words.
-#[target_feature(enable = "avx2,popcnt")]
-unsafe fn rebuild_some<'a>(
-    done: &mut Done,
-    steps: &[Step],
-    mut literals: &'a [u8],
-    page: &mut Option<&mut PageBytes>,
-) -> &'a [u8] {
-    let Done { mut words, steps: mut number } = *done;
-    while let (Some(step), Some(bytes)) = (steps.get(number), literals.first_chunk()) {
+    let mut words: *mut u64 = buffer.as_mut_ptr().cast();
+    for (number, step) in steps.iter().enumerate() {
         if number == WINDOW_STEPS
             && let Some(page) = page.take()
         {
@@ -200,48 +155,65 @@ unsafe fn rebuild_some<'a>(
             unsafe { to.copy_from_nonoverlapping(first, WINDOW) };
             words = to.wrapping_sub(WINDOW);
         }
-        // SAFETY: as the caller promises.
-        literals = &literals[unsafe { rebuild_step(words, number, step, bytes) }..];
-        number += 1;
+        let group = words.wrapping_add(WINDOW + 2 * number * GROUP);
+        for (half, codes) in step.codes.iter().enumerate() {
+            let bytes = literals.first_chunk().expect("there is something behind the literals");
+            let (predictors, group) = (&step.predictors[half], group.wrapping_add(half * GROUP));
+            // SAFETY: the window of the first is written, and there is room for each group of a page.
+            literals = &literals[unsafe { rebuild_group(words, group, predictors, *codes, bytes) }..];
+        }
     }
-    *done = Done { words, steps: number };
-    literals
 }
 
-/// Writes the words of two groups, and returns how many literals they took.
+/// Writes the words of a group, and returns how many literals they took.
 ///
 /// # Safety
-/// The window before them must have been written, and there must be room for them.
+/// The predictors, from `words` on, must have been written or be the last of the group, for which there must be room.
 #[target_feature(enable = "avx2,popcnt")]
 #[inline]
-unsafe fn rebuild_step(words: *mut u64, number: usize, step: &Step, literals: &[u8; STEP_BYTES]) -> usize {
+unsafe fn rebuild_group(
+    words: *mut u64,
+    group: *mut u64,
+    predictors: &[u16; GROUP],
+    codes: [u8; GROUP],
+    literals: &[u8; BEHIND_LITERALS],
+) -> usize {
+    let last = group.wrapping_add(GROUP - 1);
+    // What is told as zero finds its predictor here.
+    // SAFETY: there is room for it, as the caller promises.
+    unsafe { last.write(0) };
     let mut at = 0;
-    for half in 0..2 {
-        let group = words.wrapping_add(WINDOW + (2 * number + half) * GROUP);
-        let last = group.wrapping_add(GROUP - 1);
-        // What is told as zero finds its predictor here.
-        // SAFETY: there is room for it, as the caller promises.
-        unsafe { last.write(0) };
-        // In a register: what there is most to do here is loads.
-        let mut masks = u64::from_le_bytes(step.told[half]);
-        for lane in 0..GROUP {
-            let told = masks as u8;
-            masks >>= 8;
-            // SAFETY: reads eight bytes, which there are: no word before it took more.
-            let literal = unsafe { _mm_loadl_epi64(literals.as_ptr().wrapping_add(at).cast()) };
-            let literal = _mm_castsi128_pd(literal);
-            let predictor = words.wrapping_add(step.predictors[half][lane].into());
-            // SAFETY: reads a word before the group, or its last, which have been written, as the caller promises; words are
-            // aligned as `f64` is.
-            let both = unsafe { _mm_loadh_pd(literal, predictor.cast()) };
-            let word = _mm_shuffle_epi8(_mm_castpd_si128(both), entry(&OVERS, told));
-            // SAFETY: writes eight bytes, for which there is room, as the caller promises.
-            unsafe { _mm_storel_epi64(group.wrapping_add(lane).cast(), word) };
-            at += told.count_ones() as usize;
-        }
+    // In a register: what there is most to do here is loads.
+    let mut codes = u64::from_le_bytes(codes);
+    for (lane, predictor) in predictors.iter().enumerate() {
+        let code = usize::from(codes as u8);
+        codes >>= 8;
+        // SAFETY: reads eight bytes, which there are: no word before it took more.
+        let literal = unsafe { _mm_loadl_epi64(literals.as_ptr().wrapping_add(at).cast()) };
+        let literal = _mm_castsi128_pd(literal);
+        let predictor = words.wrapping_add(usize::from(*predictor));
+        // SAFETY: reads a word before the group, or its last, which have been written, as the caller promises; words are
+        // aligned as `f64` is.
+        let both = unsafe { _mm_loadh_pd(literal, predictor.cast()) };
+        let word = _mm_shuffle_epi8(_mm_castpd_si128(both), entry(&OVERS, code >> CHOICE_BITS));
+        // SAFETY: writes eight bytes, for which there is room, as the caller promises.
+        unsafe { _mm_storel_epi64(group.wrapping_add(lane).cast(), word) };
+        at += usize::from(LITERALS[code]);
     }
     at
 }
+
+/// For each mask, which of sixteen bytes a word takes: of the first eight the lowest ones where the mask has bits, elsewhere its own of the
+/// other eight.
+static OVERS: [u64; COVERS.len() + 1] = {
+    let mut overs = [0; COVERS.len() + 1];
+    let mut number = 0;
+    while number < COVERS.len() {
+        overs[number] = super::OVERS[COVERS[number] as usize];
+        number += 1;
+    }
+    overs
+};
 
 /// Puts the listed words in their places, and between them zeros or the word before.
 #[target_feature(enable = "avx2,bmi1,popcnt")]
@@ -273,28 +245,6 @@ fn unlist<const ZEROS: bool>(head: &Head<'_>, words: &[u64], page: &mut PageByte
         last += at;
     }
 }
-
-/// Which two bytes of the indices of two groups hold each choice.
-static CHOICE_BYTES: [u8; 32] = {
-    let mut bytes = [0; 32];
-    let mut at = 0;
-    while at < 32 {
-        bytes[at] = (at / 16 * INDEX_BYTES + at % 16 / 2 * INDEX_BITS / 8 + at % 2) as u8;
-        at += 1;
-    }
-    bytes
-};
-
-/// What to multiply these by, so that the choice is in the highest bits.
-static CHOICE_SHIFTS: [u16; 16] = {
-    let mut shifts = [0; 16];
-    let mut at = 0;
-    while at < 16 {
-        shifts[at] = 1 << (16 - INDEX_BITS - at % GROUP * INDEX_BITS % 8);
-        at += 1;
-    }
-    shifts
-};
 
 /// Where the words before the first two groups start, less what the place of a choice counts from.
 static STARTS: [u16; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8];

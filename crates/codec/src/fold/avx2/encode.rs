@@ -7,12 +7,11 @@ use core::arch::x86_64::*;
 
 use page::PageBytes;
 
+use super::super::covers::{CHOICE_BITS, COVER_OF, COVERS, LITERALS, WHOLE};
 use super::super::format::{List, Unlisted, ones};
-use super::super::places::{PLACES, Places, SAMPLES, Scores, sampled};
+use super::super::places::{LAST_PLACE, Places, SAMPLES, Scores, sampled};
 use super::super::shuffles::PACKS;
-use super::super::{
-    BITMAP_BYTES, CHOICES, GROUP, INDEX_BITS, INDEX_BYTES, LISTED, TILE, WHOLE, WINDOW, Workspace, Written,
-};
+use super::super::{BITMAP_BYTES, CHOICES, GROUP, GROUPS, LISTED, TILE, WINDOW, Workspace};
 use super::{entry, load, load_bytes, part, part_mut};
 
 /// Groups that choose together.
@@ -20,32 +19,38 @@ const CHOOSING: usize = 4;
 
 /// See [`Path::encode`](super::Path::encode).
 #[target_feature(enable = "avx2,bmi1,popcnt")]
-pub(super) fn encode(groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+pub(super) fn encode(groups: usize, places: Places, workspace: &mut Workspace) -> usize {
     compare(workspace, groups, places);
-    let mut masks = 0;
-    for four in 0..groups.div_ceil(CHOOSING) {
-        let first = four * CHOOSING;
-        // Of the last, as many words as are in groups. The other groups hold what was compared on another page.
-        let real = u32::MAX >> (GROUP * CHOOSING.saturating_sub(groups - first));
-        let equal = &workspace.different[first / TILE];
-        let (choices, told, differ) = choose(equal, first % TILE, real);
-        pack_choices(choices, part_mut(&mut workspace.indices, first * INDEX_BYTES));
-        *part_mut(&mut workspace.differs, first) = differ.to_le_bytes();
-        let told_words: &mut [u64; CHOOSING] = part_mut(&mut workspace.told, first);
+    for first in (0..groups).step_by(CHOOSING) {
+        let (choices, different) = choose(&workspace.different[first / TILE], first % TILE);
+        let told: &mut [u64; CHOOSING] = part_mut(&mut workspace.told, first);
         // SAFETY: writes 32 bytes, which there are.
-        unsafe { _mm256_storeu_si256(told_words.as_mut_ptr().cast(), told) };
-        for (&told, differ) in told_words.iter().zip(differ.to_le_bytes()) {
-            let packed = _mm_shuffle_epi8(_mm_cvtsi64_si128(told.cast_signed()), entry(&PACKS, differ));
-            *part_mut(&mut workspace.masks, masks) = _mm_cvtsi128_si64(packed).to_le_bytes();
-            masks += differ.count_ones() as usize;
-        }
+        unsafe { _mm256_storeu_si256(told.as_mut_ptr().cast(), different) };
+        store_codes(part_mut(&mut workspace.codes, first * GROUP), choices);
     }
-    let mut literals = 0;
-    let words = workspace.words[WINDOW..].as_chunks::<GROUP>().0;
-    for (words, &told) in words.iter().zip(&workspace.told).take(groups) {
-        literals += pack_literals(words, told, part_mut(&mut workspace.literals, literals));
+    let Workspace { words, told, codes, literals, .. } = workspace;
+    let mut numbers = [[0; GROUP]; GROUPS];
+    let mut count = 0;
+    let words = words[WINDOW..].as_chunks::<GROUP>().0;
+    for ((words, &different), numbers) in words.iter().zip(&*told).zip(&mut numbers).take(groups) {
+        count += pack_literals(words, different, numbers, part_mut(literals, count));
     }
-    Written { masks, literals }
+    // The choices are there.
+    let numbers = numbers.as_flattened().as_chunks::<32>().0;
+    for (codes, numbers) in codes.as_chunks_mut().0.iter_mut().zip(numbers).take(groups.div_ceil(CHOOSING)) {
+        let numbers = load_bytes(numbers);
+        let whole = _mm256_cmpeq_epi8(numbers, _mm256_set1_epi8(WHOLE as i8));
+        let choices = _mm256_andnot_si256(whole, load_bytes(codes));
+        store_codes(codes, _mm256_or_si256(_mm256_slli_epi16::<{ CHOICE_BITS as i32 }>(numbers), choices));
+    }
+    count
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn store_codes(to: &mut [u8; 32], codes: __m256i) {
+    // SAFETY: writes 32 bytes, which there are.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), codes) };
 }
 
 /// For each choice and each group, which bytes are equal.
@@ -53,7 +58,7 @@ pub(super) fn encode(groups: usize, places: Places, workspace: &mut Workspace) -
 #[inline]
 fn compare(workspace: &mut Workspace, groups: usize, places: Places) {
     let Workspace { words, different: equal, .. } = workspace;
-    let [four, five, six, seven] = places.0.map(|place| usize::from(place).min(WINDOW - GROUP));
+    let places = places.0.map(|place| usize::from(place).min(LAST_PLACE));
     for group in 0..groups {
         let window: &[u64; WINDOW + GROUP] = part(words, group * GROUP);
         let equal = &mut equal[group / TILE];
@@ -61,10 +66,10 @@ fn compare(workspace: &mut Workspace, groups: usize, places: Places) {
         let words = [load(part(window, WINDOW)), load(part(window, WINDOW + 4))];
         let zero = _mm256_setzero_si256();
         equal[0][at] = equal_bytes(words, [zero; 2]);
-        for (choice, near) in [(2, 1), (3, 2)] {
+        for (choice, near) in [(1, 1), (2, 2)] {
             equal[choice][at] = equal_bytes(words, [_mm256_set1_epi64x(window[WINDOW - near].cast_signed()); 2]);
         }
-        for (choice, place) in (LISTED..CHOICES).zip([four, five, six, seven]) {
+        for (choice, place) in (LISTED..CHOICES).zip(places) {
             equal[choice][at] = equal_bytes(words, [load(part(window, place)), load(part(window, place + 4))]);
         }
     }
@@ -79,14 +84,14 @@ fn equal_bytes(words: [__m256i; 2], others: [__m256i; 2]) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// The choices of four groups, a byte each, which of their bytes are told then, and which of the words have a mask.
+/// The choices of four groups, a byte each, and which of their bytes differ then.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn choose(equal: &[[u64; TILE]; CHOICES], first: usize, real: u32) -> (__m256i, __m256i, u32) {
+fn choose(equal: &[[u64; TILE]; CHOICES], first: usize) -> (__m256i, __m256i) {
     let mut kept = load(part(&equal[0], first));
     let mut most = ones_of_bytes(kept);
     let mut choices = _mm256_setzero_si256();
-    for (choice, equal) in equal.iter().enumerate().skip(WHOLE + 1) {
+    for (choice, equal) in equal.iter().enumerate().skip(1) {
         let equal = load(part(equal, first));
         let count = ones_of_bytes(equal);
         let better = _mm256_cmpgt_epi8(count, most);
@@ -94,12 +99,7 @@ fn choose(equal: &[[u64; TILE]; CHOICES], first: usize, real: u32) -> (__m256i, 
         kept = _mm256_blendv_epi8(kept, equal, better);
         choices = _mm256_blendv_epi8(choices, _mm256_set1_epi8(choice as i8), better);
     }
-    let all = _mm256_set1_epi8(-1);
-    let whole = _mm256_cmpgt_epi8(_mm256_set1_epi8(2), most);
-    let choices = _mm256_blendv_epi8(choices, _mm256_set1_epi8(WHOLE as i8), whole);
-    let has_none = _mm256_or_si256(whole, _mm256_cmpeq_epi8(kept, all));
-    let told = _mm256_or_si256(_mm256_xor_si256(kept, all), whole);
-    (choices, told, !_mm256_movemask_epi8(has_none).cast_unsigned() & real)
+    (choices, _mm256_xor_si256(kept, _mm256_set1_epi8(-1)))
 }
 
 /// How many bits are set in each byte.
@@ -113,35 +113,38 @@ fn ones_of_bytes(bytes: __m256i) -> __m256i {
     _mm256_add_epi8(low, high)
 }
 
-/// Three bits for each of 32 choices.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn pack_choices(choices: __m256i, to: &mut [u8; 2 * INDEX_BYTES + 8]) {
-    const { assert!(INDEX_BITS == 3 && INDEX_BYTES == 3) };
-    // Two into six bits, those into twelve, and those into 24: three bytes of each eight.
-    let sixes = _mm256_maddubs_epi16(choices, _mm256_set1_epi16(8 << 8 | 1));
-    let twelves = _mm256_madd_epi16(sixes, _mm256_set1_epi32(64 << 16 | 1));
-    let all = _mm256_or_si256(_mm256_srli_epi64::<20>(twelves), twelves);
-    let packed = _mm256_shuffle_epi8(all, load_bytes(&THREE_OF_EIGHT));
-    let halves = [_mm256_castsi256_si128(packed), _mm256_extracti128_si256::<1>(packed)];
-    for (at, half) in halves.into_iter().enumerate() {
-        *part_mut(to, at * 2 * INDEX_BYTES) = _mm_cvtsi128_si64(half).to_le_bytes();
-    }
-}
-
-/// Writes the bytes that are told, and returns how many they are.
+/// Writes the bytes of the masks that hold those that differ, and the numbers of these masks, and returns how many bytes they are.
 #[target_feature(enable = "avx2,popcnt")]
 #[inline]
-fn pack_literals(words: &[u64; GROUP], told: u64, to: &mut [u8; GROUP * 8]) -> usize {
+fn pack_literals(
+    words: &[u64; GROUP],
+    mut different: u64,
+    numbers: &mut [u8; GROUP],
+    to: &mut [u8; GROUP * 8],
+) -> usize {
     let mut at = 0;
-    for (word, told) in words.iter().zip(told.to_le_bytes()) {
-        let packed = _mm_shuffle_epi8(_mm_cvtsi64_si128(word.cast_signed()), entry(&PACKS, told));
+    for (word, number) in words.iter().zip(numbers) {
+        *number = COVER_OF.0[usize::from(different as u8)];
+        different >>= 8;
+        let cover = usize::from(*number) % COVERS.len();
+        let packed = _mm_shuffle_epi8(_mm_cvtsi64_si128(word.cast_signed()), entry(&COVER_PACKS, cover));
         // SAFETY: writes eight bytes, which there are: no word before it took more.
         unsafe { _mm_storel_epi64(to.as_mut_ptr().wrapping_add(at).cast(), packed) };
-        at += told.count_ones() as usize;
+        at += usize::from(LITERALS[cover << CHOICE_BITS]);
     }
     at
 }
+
+/// For each mask, how to put its bytes together.
+static COVER_PACKS: [u64; COVERS.len() + 1] = {
+    let mut packs = [0; COVERS.len() + 1];
+    let mut number = 0;
+    while number < COVERS.len() {
+        packs[number] = PACKS[COVERS[number] as usize];
+        number += 1;
+    }
+    packs
+};
 
 /// See [`Path::list`](super::Path::list).
 #[target_feature(enable = "avx2,bmi1,popcnt")]
@@ -173,7 +176,7 @@ pub(super) fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
     for (eight, are_there) in bitmap.as_chunks::<8>().0.iter().zip(&mut bitmap_bytes) {
         let eight = _mm_cvtsi64_si128(i64::from_le_bytes(*eight));
         *are_there = !_mm_movemask_epi8(_mm_cmpeq_epi8(eight, _mm_setzero_si128())) as u8;
-        let packed = _mm_shuffle_epi8(eight, entry(&PACKS, *are_there));
+        let packed = _mm_shuffle_epi8(eight, entry(&PACKS, usize::from(*are_there)));
         *part_mut(&mut workspace.bitmap, bytes) = _mm_cvtsi128_si64(packed).to_le_bytes();
         bytes += are_there.count_ones() as usize;
     }
@@ -215,11 +218,39 @@ fn equal_words(words: [__m256i; 2], others: [__m256i; 2]) -> u8 {
 #[target_feature(enable = "avx2")]
 pub(super) fn scores(groups: usize, workspace: &Workspace) -> Scores {
     // So many places that their sums stay in registers.
-    const FIRST: usize = 13;
+    const HALF: usize = LAST_PLACE / 2;
     let mut scores = Scores([0; WINDOW]);
-    scores_of(groups, workspace, 0, part_mut::<u16, FIRST>(&mut scores.0, 0));
-    scores_of(groups, workspace, FIRST, part_mut::<u16, { PLACES - FIRST }>(&mut scores.0, FIRST));
+    scores_of(groups, workspace, 1, part_mut::<u16, HALF>(&mut scores.0, 1));
+    scores_of(groups, workspace, 1 + HALF, part_mut::<u16, HALF>(&mut scores.0, 1 + HALF));
     scores
+}
+
+/// See [`Path::best`](super::Path::best). There is an instruction that finds the least of eight numbers.
+#[target_feature(enable = "sse4.1")]
+pub(in crate::fold) fn best(scores: &Scores) -> Places {
+    // What is least is to be the best: all bits the other way round.
+    let mut keys = [_mm_set1_epi16(-1); WINDOW / 8];
+    let mut places = _mm_set_epi16(7, 6, 5, 4, 3, 2, 1, 0);
+    for (keys, scores) in keys.iter_mut().zip(scores.0.as_chunks::<8>().0) {
+        // SAFETY: reads 16 bytes, which there are.
+        let scores = unsafe { _mm_loadu_si128(scores.as_ptr().cast()) };
+        *keys = _mm_xor_si128(*keys, _mm_or_si128(_mm_slli_epi16::<5>(scores), places));
+        places = _mm_add_epi16(places, _mm_set1_epi16(8));
+    }
+    // Behind the last place.
+    const { assert!(LAST_PLACE == 3 * 8) };
+    keys[3] = _mm_or_si128(keys[3], _mm_set_epi16(-1, -1, -1, -1, -1, -1, -1, 0));
+    let mut best = [0; CHOICES - LISTED];
+    for best in &mut best {
+        let halves = [_mm_min_epu16(keys[0], keys[1]), _mm_min_epu16(keys[2], keys[3])];
+        let least = _mm_extract_epi16::<0>(_mm_minpos_epu16(_mm_min_epu16(halves[0], halves[1])));
+        let taken = _mm_set1_epi16(least as i16);
+        for keys in &mut keys {
+            *keys = _mm_or_si128(*keys, _mm_cmpeq_epi16(*keys, taken));
+        }
+        *best = !least as u8 % WINDOW as u8;
+    }
+    Places(best)
 }
 
 /// Those of some places.
@@ -257,18 +288,6 @@ static ONES: [u8; 32] = {
         at += 1;
     }
     ones
-};
-
-/// The first three of each eight bytes, for both halves of a vector.
-static THREE_OF_EIGHT: [u8; 32] = {
-    let mut places = [0x80; 32];
-    let mut at = 0;
-    while at < 4 * INDEX_BYTES {
-        let (half, byte) = (at / (2 * INDEX_BYTES), at % (2 * INDEX_BYTES));
-        places[half * 16 + byte] = (byte / INDEX_BYTES * 8 + byte % INDEX_BYTES) as u8;
-        at += 1;
-    }
-    places
 };
 
 /// The words of four that are listed, told as halves, for the bits that say which; behind them any.

@@ -73,7 +73,7 @@ pub(super) fn write_codes(
         *entries = _mm512_mask_expand_epi8(escape, selected, numbers);
         lower += selected.count_ones() as i8;
     }
-    let fields = 0x0101_0101_0101_0101 * ((1 << bits) - 1);
+    let packing = Packing::new(bits);
     let mut escape_count = 0;
     for at in (0..count).step_by(VECTOR_BYTES) {
         let here = lowest(count - at);
@@ -85,16 +85,62 @@ pub(super) fn write_codes(
         let escaped = _mm512_mask_cmpeq_epi8_mask(here, found, escape);
         store(part_mut(escapes, escape_count), _mm512_maskz_compress_epi8(escaped, bytes));
         escape_count += escaped.count_ones() as usize;
-        let mut eights = [0; VECTOR_BYTES];
-        store(&mut eights, found);
-        for (number, eight) in eights.as_chunks::<8>().0.iter().enumerate() {
-            // Eight bytes, of which the next eight codes overwrite those that are not theirs.
-            let packed = _pext_u64(u64::from_le_bytes(*eight), fields);
-            *part_mut(codes, (at / 8 + number) * bits) = packed.to_le_bytes();
-        }
+        // As many bytes as 64 codes take, and then any, which the next codes overwrite.
+        store(part_mut(codes, at / 8 * bits), packing.pack(found));
     }
     escape_count
 }
+
+/// How to put codes of some bits together.
+#[derive(Clone, Copy)]
+struct Packing {
+    two: __m512i,
+    four: __m512i,
+    eight: __m128i,
+    bytes: __m512i,
+}
+
+impl Packing {
+    #[target_feature(enable = "avx512f,avx512bw")]
+    #[inline]
+    fn new(bits: usize) -> Self {
+        Self {
+            two: _mm512_set1_epi16(1 << (8 + bits) | 1),
+            four: _mm512_set1_epi32(1 << (16 + 2 * bits) | 1),
+            eight: _mm_cvtsi64_si128(32 - 4 * bits as i64),
+            bytes: load_bytes(&FIRST_OF_EIGHT[bits]),
+        }
+    }
+
+    /// 64 codes, and behind them anything.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    #[inline]
+    fn pack(&self, codes: __m512i) -> __m512i {
+        let twos = _mm512_maddubs_epi16(codes, self.two);
+        let fours = _mm512_madd_epi16(twos, self.four);
+        let low = _mm512_and_si512(fours, _mm512_set1_epi64(0xffff_ffff));
+        let eights = _mm512_or_si512(
+            low,
+            _mm512_srl_epi64(_mm512_andnot_si512(_mm512_set1_epi64(0xffff_ffff), fours), self.eight),
+        );
+        _mm512_permutexvar_epi8(self.bytes, eights)
+    }
+}
+
+/// For each number of bits, so many bytes of each eight, then any.
+static FIRST_OF_EIGHT: [[u8; VECTOR_BYTES]; frequent::BITS_MAX + 1] = {
+    let mut places = [[0; VECTOR_BYTES]; frequent::BITS_MAX + 1];
+    let mut bits = 1;
+    while bits < places.len() {
+        let mut at = 0;
+        while at < 8 * bits {
+            places[bits][at] = (at / bits * 8 + at % bits) as u8;
+            at += 1;
+        }
+        bits += 1;
+    }
+    places
+};
 
 /// See [`frequent::Path::read_codes`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,bmi2,popcnt")]

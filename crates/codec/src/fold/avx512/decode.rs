@@ -1,7 +1,12 @@
 //! The decoder. What one group needs does not wait for what the group before it was, but for the words themselves.
+//!
+//! What it does most is shuffles, and moves to mask registers, of which the processors that have these vectors do one in each cycle: what can be done in
+//! another way is, where it takes two instructions instead of one too.
 
 use core::mem::MaybeUninit;
 
+use super::super::BEHIND_LITERALS;
+use super::super::covers::{CHOICE_BITS, COVERS};
 #[allow(clippy::wildcard_imports, reason = "the intrinsics")]
 use super::*;
 
@@ -9,7 +14,9 @@ use super::*;
 const AT_ONCE: usize = 4;
 
 /// See [`Path::ones`].
-#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,bmi2,popcnt"
+)]
 pub(super) fn ones_of(bytes: &[u8]) -> usize {
     let mut words = [0; GROUP];
     store_words(&mut words, load_first(bytes));
@@ -21,34 +28,28 @@ pub(super) fn ones_of(bytes: &[u8]) -> usize {
 #[repr(C, align(64))]
 pub(in crate::fold) struct Steps {
     /// Of each group, which bytes are told.
-    told: [[u8; GROUP]; TILE],
-    /// Where the predictors are.
-    places: [[u8; GROUP]; TILE],
-    /// A bit for each word whose predictor is in the farther half of the window, and in the nearer.
-    far: [u8; TILE],
-    near: [u8; TILE],
-    /// Where the literals start.
-    starts: [u16; TILE],
+    told: [u64; TILE],
+    /// Where the predictors are in their half of the window, and in the highest bit of the byte before (of the first, in that of the last)
+    /// whether it is the nearer half.
+    places: [u64; TILE],
 }
 
 pub(in crate::fold) type Room = [MaybeUninit<Steps>; GROUPS / TILE];
 
 pub(in crate::fold) const EMPTY: Room = [MaybeUninit::uninit(); GROUPS / TILE];
 
-/// In a place: it is one of the farther half of the window, or of the nearer. Neither: there is none.
-const FAR: i8 = 32;
-const NEAR: i8 = 16;
-/// In the table of places: those of the choices that have one.
-const HAVE_PLACES: u64 = 0xfcfc_fcfc_fcfc_fcfc;
+/// In a place: it is one of the nearer half of the window.
+const NEAR: i8 = -128;
 
-/// The places of each choice, for each word of a group.
+/// The places of each choice, for each word of a group, in their halves of the window.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 fn place_table(places: Places) -> __m512i {
     let table = places.table();
     let table = load_bytes(table.as_flattened().as_array().expect("eight choices of eight words"));
-    let is_far = _mm512_mask_cmplt_epu8_mask(HAVE_PLACES, table, _mm512_set1_epi8(NEAR));
-    _mm512_maskz_add_epi8(HAVE_PLACES, table, _mm512_maskz_mov_epi8(is_far, _mm512_set1_epi8(FAR)))
+    let near = _mm512_slli_epi16::<3>(_mm512_and_si512(table, _mm512_set1_epi8(WINDOW as i8 / 2)));
+    let place = _mm512_and_si512(table, _mm512_set1_epi8(WINDOW as i8 / 2 - 1));
+    _mm512_or_si512(near, place)
 }
 
 /// The row of each word in that table.
@@ -62,41 +63,52 @@ static ROWS: [u8; VECTOR_BYTES] = {
     rows
 };
 
+/// The masks, twice: of a number in the upper bits of a byte the lowest bit of the next byte is left above it.
+static COVERS_TWICE: [u8; VECTOR_BYTES] = {
+    let mut covers = [0; VECTOR_BYTES];
+    let mut at = 0;
+    while at < VECTOR_BYTES {
+        covers[at] = COVERS[at % COVERS.len()];
+        at += 1;
+    }
+    covers
+};
+
+/// Where in three numbers the bits of the first are set, those of the second, else those of the third.
+const SELECT: i32 = 0xca;
+/// Of three numbers the bits of the first that are in the second, and those of the third.
+const AND_OR: i32 = 0xea;
+
 /// Unpacks masks and places for eight groups at once; see [`Path::prepare`].
-#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-pub(super) fn prepare<'a>(head: &Head<'_>, mut masks: &[u8], room: &'a mut Room) -> (usize, &'a [Steps]) {
-    let mut differs = [0; GROUPS / 8];
-    store_words(&mut differs, load_first(head.differs));
+#[target_feature(
+    enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,bmi2,popcnt"
+)]
+pub(super) fn prepare<'a>(head: &Head<'_>, codes: &[u8], room: &'a mut Room) -> (usize, &'a [Steps]) {
     let table = place_table(head.places);
-    let indices = head.indices[..head.list.groups() * INDEX_BYTES].chunks(TILE * INDEX_BYTES);
-    let tiles = indices.len();
-    let mut sum = 0;
-    for ((indices, differs), steps) in indices.zip(differs).zip(&mut *room) {
-        let choices = unpack_bits(load_first(indices), INDEX_BITS);
-        let whole = _mm512_cmpeq_epi8_mask(choices, _mm512_set1_epi8(WHOLE as i8));
-        let (mine, others) = masks.split_at(differs.count_ones() as usize);
-        masks = others;
-        let told = _mm512_maskz_expand_epi8(differs, load_first(mine));
-        let told = _mm512_mask_mov_epi8(told, whole, _mm512_set1_epi8(-1));
-        let places = _mm512_permutexvar_epi8(_mm512_or_si512(choices, load_bytes(&ROWS)), table);
-        let far = _mm512_test_epi8_mask(places, _mm512_set1_epi8(FAR)).to_le_bytes();
-        let near = _mm512_test_epi8_mask(places, _mm512_set1_epi8(NEAR)).to_le_bytes();
-        let empty = [[0; GROUP]; TILE];
-        let steps = steps.write(Steps { told: empty, places: empty, far, near, starts: [0; TILE] });
-        store(steps.told.as_flattened_mut().as_mut_array().expect("eight groups"), told);
-        store(steps.places.as_flattened_mut().as_mut_array().expect("eight groups"), places);
-        // Not in vectors: the unit that counts there has enough to do.
-        for (start, told) in steps.starts.iter_mut().zip(steps.told) {
-            *start = sum as u16;
-            sum += u64::from_le_bytes(told).count_ones() as usize;
-        }
+    let codes = codes.chunks(VECTOR_BYTES);
+    let tiles = codes.len();
+    let mut sums = _mm512_setzero_si512();
+    for (codes, steps) in codes.zip(&mut *room) {
+        let codes = load_first(codes);
+        let numbers = _mm512_srli_epi16::<{ CHOICE_BITS as u32 }>(codes);
+        let told = _mm512_permutexvar_epi8(numbers, load_bytes(&COVERS_TWICE));
+        let rows = _mm512_ternarylogic_epi64::<AND_OR>(codes, _mm512_set1_epi8(CHOICES as i8 - 1), load_bytes(&ROWS));
+        let places = _mm512_permutexvar_epi8(rows, table);
+        let near = _mm512_ror_epi64::<8>(places);
+        let places = _mm512_ternarylogic_epi64::<SELECT>(_mm512_set1_epi8(NEAR), near, places);
+        sums = _mm512_add_epi64(sums, _mm512_popcnt_epi64(told));
+        let steps = steps.write(Steps { told: [0; TILE], places: [0; TILE] });
+        store_words(&mut steps.told, told);
+        store_words(&mut steps.places, places);
     }
     // SAFETY: so many have been written.
-    (sum, unsafe { room[..tiles].assume_init_ref() })
+    (_mm512_reduce_add_epi64(sums) as usize, unsafe { room[..tiles].assume_init_ref() })
 }
 
 /// Rebuilds the page; see [`Path::rebuild`].
-#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,bmi2,popcnt"
+)]
 pub(super) fn rebuild(head: &Head<'_>, steps: &[Steps], literals: &[u8], page: &mut PageBytes) {
     // Not made of zeros first, which would take as long as a part of the decoding.
     let mut buffer = [const { MaybeUninit::uninit() }; VECTORS];
@@ -130,20 +142,18 @@ type Vector = MaybeUninit<[u8; VECTOR_BYTES]>;
 macro_rules! group {
     ($new:ident, $last:expr, $at:expr, $steps:ident, $literals:ident, $word:expr) => {
         let (last, at) = ($last, $at % TILE);
-        let places = load_wide($steps.places[at]);
-        let told = u64::from_le_bytes($steps.told[at]);
-        let literals = &$literals[$steps.starts[at].into()..];
-        let bytes = match literals.first_chunk() {
-            Some(bytes) => load_bytes(bytes),
-            None => load_first(literals),
-        };
-        let literal = _mm512_maskz_expand_epi8(told, bytes);
-        let kept = _mm512_movm_epi8(told);
-        let far = _mm512_maskz_permutex2var_epi64($steps.far[at], last[0], places, last[1]);
-        // Of the far ones what is not told, and what is. All that waits for the group before is what follows.
-        let new = _mm512_ternarylogic_epi64::<OR_UNLESS>(literal, far, kept);
-        let near = _mm512_maskz_permutex2var_epi64($steps.near[at], last[2], places, last[3]);
-        $new = _mm512_ternarylogic_epi64::<OR_UNLESS>(new, near, kept);
+        let told = $steps.told[at];
+        let bytes: &[u8; BEHIND_LITERALS] = $literals.first_chunk().expect("there is something behind the literals");
+        $literals = &$literals[told.count_ones() as usize..];
+        let literal = _mm512_maskz_expand_epi8(told, load_bytes(bytes.first_chunk().expect("less than it has")));
+        let places = by_lanes($steps.places[at]);
+        let near = _mm512_movepi64_mask(places);
+        // Where there is no predictor the place is the first, which no other word has.
+        let far = _mm512_maskz_mov_epi64(!1, last[0]);
+        let predictor = _mm512_mask2_permutex2var_epi64(far, places, !near, last[1]);
+        // All that waits for the group before is what follows.
+        let predictor = _mm512_mask2_permutex2var_epi64(last[2], predictor, near, last[3]);
+        $new = _mm512_mask_mov_epi8(predictor, told, literal);
         // SAFETY: writes 64 bytes, which there are.
         unsafe { _mm512_storeu_si512($word.as_mut_ptr().cast(), $new) };
     };
@@ -151,9 +161,11 @@ macro_rules! group {
 
 /// Rebuilds the listed words, and some behind them, so that all of `words` is written: fours of groups, of which the last
 /// four have at least one that is real.
-#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,bmi2,popcnt"
+)]
 #[inline]
-fn rebuild_words(steps: &[Steps], literals: &[u8], words: &mut [Vector]) {
+fn rebuild_words(steps: &[Steps], mut literals: &[u8], words: &mut [Vector]) {
     // The last four groups, the oldest first.
     let [mut a, mut b, mut c, mut d] = [_mm512_setzero_si512(); 4];
     for (four, words) in words.as_chunks_mut::<AT_ONCE>().0.iter_mut().enumerate() {
@@ -166,18 +178,33 @@ fn rebuild_words(steps: &[Steps], literals: &[u8], words: &mut [Vector]) {
     }
 }
 
-/// Eight bytes, each as a number of 64 bits.
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn load_wide(bytes: [u8; GROUP]) -> __m512i {
-    _mm512_cvtepu8_epi64(_mm_cvtsi64_si128(i64::from_le_bytes(bytes)))
+/// For each byte of the bitmap, where its words are among the listed ones behind those before; eight where there is zero.
+static RANKS: [u64; 256] = ranks(8);
+
+/// The same where words repeat the one before them: counted from the last of the blocks before.
+static REPEATED_RANKS: [u64; 256] = ranks(0);
+
+/// As many words as are listed up to each, less those that are not counted; with `unlisted` added where one is not listed, if that is not zero.
+const fn ranks(unlisted: u64) -> [u64; 256] {
+    let mut ranks = [0; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let (mut at, mut count) = (0, 0);
+        while at < 8 {
+            let listed = bits >> at as usize & 1 == 1;
+            let rank = match (unlisted, listed) {
+                (0, _) => count + listed as u64,
+                (_, true) => count,
+                _ => unlisted,
+            };
+            ranks[bits] |= rank << (8 * at);
+            count += listed as u64;
+            at += 1;
+        }
+        bits += 1;
+    }
+    ranks
 }
-
-/// One or, where a third has no bit, another.
-const OR_UNLESS: i32 = 0xf4;
-
-/// The bits of each word and of those before it in its block.
-static UP_TO: [u64; GROUP] = [1, 3, 7, 15, 31, 63, 127, 255];
 
 /// Puts the listed words in their places, and between them what is not listed.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi2,avx512bitalg,popcnt")]
@@ -188,24 +215,26 @@ fn unpack(head: &Head<'_>, words: &[u8], page: &mut PageBytes) {
     let bits = unsafe { _mm512_maskz_expandloadu_epi8(head.list.bitmap_bytes, head.bitmap.as_ptr().cast()) };
     store(&mut bitmap, bits);
     let mut next = GROUP;
+    let zero = _mm512_setzero_si512();
     if head.list.unlisted == Unlisted::Zeros {
         // Eight blocks in each turn, because a turn takes as long as a block.
         for (blocks, bits) in page.0.as_chunks_mut::<{ 8 * VECTOR_BYTES }>().0.iter_mut().zip(bitmap.as_chunks::<8>().0)
         {
             for (bytes, &listed) in blocks.as_chunks_mut().0.iter_mut().zip(bits) {
-                store(bytes, _mm512_maskz_expand_epi64(listed, load_at(words, next)));
+                let ranks = by_lanes(RANKS[usize::from(listed)]);
+                store(bytes, _mm512_permutex2var_epi64(load_at(words, next), ranks, zero));
                 next += listed.count_ones() as usize;
             }
         }
         return;
     }
-    let blocks = page.0.as_chunks_mut().0.iter_mut().zip(bitmap);
-    for (bytes, listed) in blocks {
-        // As many words as are listed up to here, counted from the last of the blocks before.
-        let up_to = _mm512_and_si512(_mm512_set1_epi64(i64::from(listed)), load(&UP_TO));
-        let (near, far) = (load_at(words, next - 1), load_at(words, next + GROUP - 1));
-        store(bytes, _mm512_permutex2var_epi64(near, _mm512_popcnt_epi16(up_to), far));
-        next += listed.count_ones() as usize;
+    for (blocks, bits) in page.0.as_chunks_mut::<{ 8 * VECTOR_BYTES }>().0.iter_mut().zip(bitmap.as_chunks::<8>().0) {
+        for (bytes, &listed) in blocks.as_chunks_mut().0.iter_mut().zip(bits) {
+            let ranks = by_lanes(REPEATED_RANKS[usize::from(listed)]);
+            let (near, far) = (load_at(words, next - 1), load_at(words, next + GROUP - 1));
+            store(bytes, _mm512_permutex2var_epi64(near, ranks, far));
+            next += listed.count_ones() as usize;
+        }
     }
 }
 

@@ -4,23 +4,27 @@
 
 use core::hint::black_box;
 
+use super::super::covers::{CHOICE_BITS, COVER_OF, COVERS, WHOLE};
 #[allow(clippy::wildcard_imports, reason = "the intrinsics")]
 use super::*;
 
 /// See [`Path::encode`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi2,popcnt")]
-pub(super) fn encode(groups: usize, places: Places, workspace: &mut Workspace) -> Written {
+pub(super) fn encode(groups: usize, places: Places, workspace: &mut Workspace) -> usize {
     compare(workspace, groups, places);
-    let mut masks = 0;
     for tile in 0..groups.div_ceil(TILE) {
-        // Of the last, as many words as are in groups. The other groups hold what was compared on another page.
-        let real = lowest((groups - tile * TILE) * GROUP);
-        let (choices, told, different) = choose(&workspace.different[tile], real);
-        pack_choices(choices, part_mut(&mut workspace.indices, tile * TILE * INDEX_BYTES));
-        *part_mut(&mut workspace.differs, tile * TILE) = different.to_le_bytes();
-        store(part_mut(&mut workspace.masks, masks), _mm512_maskz_compress_epi8(different, told));
-        masks += different.count_ones() as usize;
-        store_words(part_mut(&mut workspace.told, tile * TILE), told);
+        let (choices, different) = choose(&workspace.different[tile]);
+        let numbers = cover_of(different);
+        store_words(
+            part_mut(&mut workspace.told, tile * TILE),
+            _mm512_permutexvar_epi8(numbers, load_bytes(&COVERS_FIRST)),
+        );
+        let whole = _mm512_cmpeq_epi8_mask(numbers, _mm512_set1_epi8(WHOLE as i8));
+        let codes = _mm512_or_si512(
+            _mm512_slli_epi16::<{ CHOICE_BITS as u32 }>(numbers),
+            _mm512_mask_mov_epi8(choices, whole, _mm512_setzero_si512()),
+        );
+        store(part_mut(&mut workspace.codes, tile * VECTOR_BYTES), codes);
     }
     let mut literals = 0;
     let words = workspace.words[WINDOW..].as_chunks().0;
@@ -28,7 +32,24 @@ pub(super) fn encode(groups: usize, places: Places, workspace: &mut Workspace) -
         store(part_mut(&mut workspace.literals, literals), _mm512_maskz_compress_epi8(told, load(words)));
         literals += told.count_ones() as usize;
     }
-    Written { masks, literals }
+    literals
+}
+
+/// The masks, and anything behind them.
+static COVERS_FIRST: [u8; VECTOR_BYTES] = {
+    let mut covers = [0; VECTOR_BYTES];
+    covers.split_at_mut(COVERS.len()).0.copy_from_slice(&COVERS);
+    covers
+};
+
+/// The numbers of the masks of 64 words.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+#[inline]
+fn cover_of(different: __m512i) -> __m512i {
+    let quarters = COVER_OF.0.as_chunks().0;
+    let low = _mm512_permutex2var_epi8(load_bytes(&quarters[0]), different, load_bytes(&quarters[1]));
+    let high = _mm512_permutex2var_epi8(load_bytes(&quarters[2]), different, load_bytes(&quarters[3]));
+    _mm512_mask_mov_epi8(low, _mm512_movepi8_mask(different), high)
 }
 
 /// See [`Path::list`].
@@ -50,7 +71,8 @@ pub(super) fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
     let mut words = 0;
     for (blocks, bits) in page.0.as_chunks::<{ 8 * VECTOR_BYTES }>().0.iter().zip(bitmap) {
         for (bytes, listed) in blocks.as_chunks().0.iter().zip(bits.to_le_bytes()) {
-            let packed = _mm512_maskz_compress_epi64(listed, load_bytes(bytes));
+            let order = by_lanes(ORDERS[usize::from(listed)]);
+            let packed = _mm512_permutexvar_epi64(order, load_bytes(bytes));
             store_words(part_mut(&mut workspace.words, WINDOW + words), packed);
             words += listed.count_ones() as usize;
         }
@@ -58,6 +80,24 @@ pub(super) fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
     *part_mut(&mut workspace.words, WINDOW + words) = [0; GROUP];
     List { unlisted, words, bitmap_bytes }
 }
+
+/// For each byte of the bitmap, which of its words are listed, a byte each, and behind them any.
+static ORDERS: [u64; 256] = {
+    let mut orders = [0; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let (mut at, mut count) = (0, 0);
+        while at < 8 {
+            if bits >> at & 1 == 1 {
+                orders[bits] |= (at as u64) << (8 * count);
+                count += 1;
+            }
+            at += 1;
+        }
+        bits += 1;
+    }
+    orders
+};
 
 /// A bit for each word that is not zero, and for each that is not the same as the one before.
 #[target_feature(enable = "avx512f")]
@@ -88,46 +128,32 @@ fn eights(bytes: &[u8; VECTOR_BYTES]) -> [u64; GROUP] {
 }
 
 /// See [`Path::scores`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg,avx512vpopcntdq")]
 pub(super) fn scores(groups: usize, workspace: &Workspace) -> Scores {
     let samples = groups.min(SAMPLES);
-    // How often each byte of a group was the same: a vector for each place, all in registers.
-    let mut same = [_mm512_setzero_si512(); PLACES];
-    for sample in 0..samples {
+    // The bytes that are the same, apart from counting them: there are more ways to a store than to where numbers are added.
+    let mut same = [[[0_u64; 8]; LAST_PLACE / 8]; SAMPLES];
+    for (sample, same) in same.iter_mut().enumerate().take(samples) {
         let words: &[u64; WINDOW + GROUP] = part(&workspace.words, sampled(sample, samples, groups) * GROUP);
         let group = load(part(words, WINDOW));
         let not_zero = _mm512_test_epi8_mask(group, group);
-        for (place, same) in same.iter_mut().enumerate() {
-            let here = _mm512_mask_cmpeq_epi8_mask(not_zero, group, load(part(words, place)));
-            *same = _mm512_mask_sub_epi8(*same, here, *same, _mm512_set1_epi8(-1));
+        for (place, same) in (1..).zip(same.as_flattened_mut()) {
+            *same = _mm512_mask_cmpeq_epi8_mask(not_zero, group, load(part(words, place)));
         }
     }
-    const { assert!(SAMPLES * 8 <= 255, "the sum of a word fits a byte") };
     let mut scores = Scores([0; WINDOW]);
-    for (same, scores) in same.chunks(8).zip(scores.0.as_chunks_mut::<8>().0) {
+    for at in 0..LAST_PLACE / 8 {
         let mut sums = _mm512_setzero_si512();
-        for (place, same) in same.iter().enumerate() {
-            let sum = _mm512_sad_epu8(*same, _mm512_setzero_si512());
-            sums = _mm512_or_si512(sums, _mm512_sllv_epi64(sum, _mm512_set1_epi64(8 * place as i64)));
+        for same in &same {
+            sums = _mm512_add_epi64(sums, _mm512_popcnt_epi64(load(&same[at])));
         }
-        let by_place = _mm512_permutexvar_epi8(load_bytes(&EVERY_EIGHTH), sums);
-        let sums = _mm512_cvtepi64_epi16(_mm512_sad_epu8(by_place, _mm512_setzero_si512()));
+        let to: &mut [u16; 8] = part_mut(&mut scores.0, 1 + 8 * at);
+        let sums = _mm512_cvtepi64_epi16(sums);
         // SAFETY: writes 16 bytes, which there are.
-        unsafe { _mm_storeu_si128(scores.as_mut_ptr().cast(), sums) };
+        unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), sums) };
     }
     scores
 }
-
-/// The first bytes of eight words, then the second ones, …
-static EVERY_EIGHTH: [u8; VECTOR_BYTES] = {
-    let mut places = [0; VECTOR_BYTES];
-    let mut at = 0;
-    while at < VECTOR_BYTES {
-        places[at] = (at % 8 * 8 + at / 8) as u8;
-        at += 1;
-    }
-    places
-};
 
 /// For each choice and each group, which bytes differ.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
@@ -153,7 +179,7 @@ fn compare_groups<const N: usize>(words: &[u64; WINDOW + TILE * GROUP], places: 
     for at in 0..N {
         let (window, group) = (&words[at * GROUP..][..WINDOW], load(part(words, WINDOW + at * GROUP)));
         different[0][at] = _mm512_test_epi8_mask(group, group);
-        for (choice, near) in [(2, 1), (3, 2)] {
+        for (choice, near) in [(1, 1), (2, 2)] {
             let predictor = _mm512_set1_epi64(window[WINDOW - near].cast_signed());
             // The same in another way: a processor has one unit for comparisons, and another that can do this.
             let difference = _mm512_xor_si512(group, predictor);
@@ -166,45 +192,20 @@ fn compare_groups<const N: usize>(words: &[u64; WINDOW + TILE * GROUP], places: 
     }
 }
 
-/// The choices of eight groups, a byte each, which of their bytes are told then, and which of the words have a mask.
+/// The choices of eight groups, a byte each, and which of their bytes differ then.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg")]
 #[inline]
-fn choose(different: &Tile, real: u64) -> (__m512i, __m512i, u64) {
-    let mut told = load(&different[0]);
-    let mut least = _mm512_popcnt_epi8(told);
+fn choose(different: &Tile) -> (__m512i, __m512i) {
+    let mut least_different = load(&different[0]);
+    let mut least = _mm512_popcnt_epi8(least_different);
     let mut choices = _mm512_setzero_si512();
-    for (choice, different) in different.iter().enumerate().skip(WHOLE + 1) {
+    for (choice, different) in different.iter().enumerate().skip(1) {
         let different = load(different);
         let count = _mm512_popcnt_epi8(different);
         let better = _mm512_cmplt_epu8_mask(count, least);
         least = _mm512_min_epu8(count, least);
-        told = _mm512_mask_mov_epi8(told, better, different);
+        least_different = _mm512_mask_mov_epi8(least_different, better, different);
         choices = _mm512_mask_mov_epi8(choices, better, _mm512_set1_epi8(choice as i8));
     }
-    let whole = _mm512_cmpge_epu8_mask(least, _mm512_set1_epi8(7));
-    let choices = _mm512_mask_mov_epi8(choices, whole, _mm512_set1_epi8(WHOLE as i8));
-    let has_mask = _mm512_test_epi8_mask(told, told) & !whole & real;
-    (choices, _mm512_mask_mov_epi8(told, whole, _mm512_set1_epi8(-1)), has_mask)
+    (choices, least_different)
 }
-
-/// Three bits for each of 64 choices.
-#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-#[inline]
-fn pack_choices(choices: __m512i, to: &mut [u8; VECTOR_BYTES]) {
-    // Two into six bits, those into twelve, and those into 24: three bytes of each eight.
-    let sixes = _mm512_maddubs_epi16(choices, _mm512_set1_epi16(8 << 8 | 1));
-    let twelves = _mm512_madd_epi16(sixes, _mm512_set1_epi32(64 << 16 | 1));
-    let all = _mm512_or_si512(_mm512_srli_epi64::<20>(twelves), twelves);
-    store(to, _mm512_permutexvar_epi8(load_bytes(&THREE_OF_EIGHT), all));
-}
-
-/// The first three of each eight bytes, then any.
-static THREE_OF_EIGHT: [u8; VECTOR_BYTES] = {
-    let mut places = [0; VECTOR_BYTES];
-    let mut at = 0;
-    while at < TILE * INDEX_BYTES {
-        places[at] = (at / INDEX_BYTES * 8 + at % INDEX_BYTES) as u8;
-        at += 1;
-    }
-    places
-};
