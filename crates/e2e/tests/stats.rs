@@ -137,7 +137,7 @@ fn the_document_is_current_and_adds_up_while_the_program_runs() {
     let mut run = command.stdout(Stdio::null()).process_group(0).spawn().expect("pleat can be started");
     let mut seen: Vec<Value> = Vec::new();
     let begun = std::time::Instant::now();
-    while seen.len() < 4 && begun.elapsed() < std::time::Duration::from_secs(60) {
+    while seen.len() < 4 && begun.elapsed() < std::time::Duration::from_mins(1) {
         std::thread::sleep(std::time::Duration::from_millis(50));
         let Ok(text) = std::fs::read_to_string(turn.file("stats.json")) else { continue };
         let document: Value = serde_json::from_str(&text).expect("a whole document, whenever it is read");
