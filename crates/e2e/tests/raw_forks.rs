@@ -50,6 +50,16 @@ fn a_child_of_a_raw_fork_that_forks_by_libc_is_ended() {
     assert!(after.wall < PATIENCE, "{:?}", after.wall);
 }
 
+/// The kernel names its thread by a number that is another process's here, which must live on.
+#[test]
+fn a_child_of_a_raw_fork_in_a_pid_namespace_is_ended_without_its_number() {
+    if !nix::unistd::geteuid().is_root() {
+        return skipped("no permission for namespaces");
+    }
+    let Some((_, after)) = run("raw-apart", ["apart", "64", "1"]) else { return };
+    assert_told(&after, 1);
+}
+
 /// The messages about both kinds come in any order, and each child's memory is to be told from the other's.
 #[test]
 fn raw_forks_and_forks_of_libc_at_once() {
