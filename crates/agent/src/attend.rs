@@ -332,7 +332,7 @@ fn number(child: &Uffd) -> u32 {
 fn tell_number(keeper: &Keeper, server: &mut Server, child: &Uffd) {
     for _ in 0..TELL_TRIES_MAX {
         // AGAIN: its layout is changing, for longer only where it is not the caller. Any other error: it has ended.
-        if keeper.pager.kernel.witness().tell(child, number(child)) != Err(Errno::AGAIN) {
+        if keeper.pager.kernel.badge().tell(child, number(child)) != Err(Errno::AGAIN) {
             return;
         }
         serve_own(keeper, server);

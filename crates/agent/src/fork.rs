@@ -39,7 +39,7 @@ pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 pub(crate) const DESCRIPTORS: u8 = b'd';
 pub(crate) const READY: u8 = b'r';
 pub(crate) const YOURS: u8 = b'y';
-/// Others have been forked too: the child is to say what its witness has been told, before it gets anything.
+/// Others have been forked too: the child is to say what its badge says, before it gets anything.
 pub(crate) const WHICH: u8 = b'w';
 pub(crate) const THIS: u8 = b't';
 /// The child will have no agent: all that is missing is to be brought.
@@ -299,7 +299,7 @@ impl Agent {
     /// On the forking thread, before the fork. Until it has left again no signal's handler runs on it: one that forks
     /// would wait at the gate for the thread that it interrupts.
     pub(crate) fn before_fork(&self) {
-        if self.keeper().is_some_and(|keeper| !keeper.pager.kernel.witness().is_at_home()) {
+        if self.keeper().is_some_and(|keeper| !keeper.pager.kernel.badge().is_at_home()) {
             // With an agent in its parent it would have been ended when it asked.
             fail(format_args!("process {} {}", thread::process_id(), crate::refused::RAW));
         }

@@ -40,6 +40,9 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
             }
         } else {
             pager.kernel.wait_for_any(attendant.refused.memories().map(Uffd::as_fd), REFUSED_LOOK);
+            if !pager.kernel.has_messages() {
+                server.relinquish();
+            }
             attendant.refused.forget_ended(keeper);
         }
         let entry = keeper.entry();

@@ -146,7 +146,7 @@ fn receive(keeper: &Keeper, faults: Faults) -> Result<Inheritance, Errno> {
     let mut receive = || line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)));
     let mut told = receive()?;
     if told == WHICH {
-        line.tell(THIS, [keeper.pager.kernel.witness().number().into(), 0, 0])?;
+        line.tell(THIS, [keeper.pager.kernel.badge().number().into(), 0, 0])?;
         told = receive()?;
     }
     if told != DESCRIPTORS {

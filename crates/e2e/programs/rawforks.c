@@ -2,6 +2,7 @@
 // be killed, but never find other content than there was; one of libc's must find all of it.
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -103,6 +104,17 @@ static void fork_again(void) {
     fork_by_libc(0, 1);
 }
 
+// A child of a raw call whose PID namespace is its own: to its parent its number is that of another process.
+static void fork_apart(void) {
+    int status;
+    pid_t child = syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
+    if (child < 0) return;
+    if (child == 0) _exit(check(0, 1));
+    if (waitpid(child, &status, 0) != child) fail("no child to wait for");
+    if (status != 0 && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS)) fail("a child of a raw call went wrong");
+    fork_by_libc(0, 1);
+}
+
 static void *fork_raw_often(void *unused) {
     (void)unused;
     for (uint64_t round = 0; !is_over; round++) {
@@ -136,6 +148,7 @@ int main(int count, char **arguments) {
         for (uint64_t at = 0; at < WORDS; at++) memory[page * WORDS + at] = word(page, at);
     if (strcmp(arguments[1], "beside") == 0) sleep_beside();
     if (strcmp(arguments[1], "again") == 0) fork_again();
+    if (strcmp(arguments[1], "apart") == 0) fork_apart();
     if (strcmp(arguments[1], "both") == 0) fork_both();
     printf("all well\n");
     return 0;

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use pleat_e2e::{Run, assert_same, folded, plain, skipped, turn, words};
 
+/// On a machine under load. What hung did so for ever, or for the five seconds that a parent waits, at each fork.
+const PATIENCE: Duration = Duration::from_secs(25);
+
 /// Runs rawforks.c, whose memory is twice the budget; `None` if that cannot be.
 fn run(name: &str, arguments: [&str; 3]) -> Option<(Run, Run)> {
     let turn = turn(name);
@@ -36,7 +39,7 @@ fn assert_told(run: &Run, children: usize) {
 fn a_child_of_a_raw_fork_that_sleeps_holds_nobody_up() {
     let Some((_, after)) = run("raw-beside", ["beside", "64", "5"]) else { return };
     assert_told(&after, 2);
-    assert!(after.wall < Duration::from_secs(10), "{:?}", after.wall);
+    assert!(after.wall < PATIENCE, "{:?}", after.wall);
 }
 
 /// Nobody would ever freeze its state: it has no agent.
@@ -44,14 +47,25 @@ fn a_child_of_a_raw_fork_that_sleeps_holds_nobody_up() {
 fn a_child_of_a_raw_fork_that_forks_by_libc_is_ended() {
     let Some((_, after)) = run("raw-again", ["again", "64", "1"]) else { return };
     assert_told(&after, 1);
-    assert!(after.wall < Duration::from_secs(10), "{:?}", after.wall);
+    assert!(after.wall < PATIENCE, "{:?}", after.wall);
+}
+
+/// The kernel names its thread by a number that is another process's here, which must live on.
+#[test]
+fn a_child_of_a_raw_fork_in_a_pid_namespace_is_ended_without_its_number() {
+    if !nix::unistd::geteuid().is_root() {
+        return skipped("no permission for namespaces");
+    }
+    let Some((_, after)) = run("raw-apart", ["apart", "64", "1"]) else { return };
+    assert_told(&after, 1);
 }
 
 /// The messages about both kinds come in any order, and each child's memory is to be told from the other's.
 #[test]
 fn raw_forks_and_forks_of_libc_at_once() {
-    let Some((_, after)) = run("raw-both", ["both", "64", "150"]) else { return };
-    assert!(after.wall < Duration::from_mins(1), "{:?}", after.wall);
+    // It does not hang: that would take the harness's limit, or the ten seconds of the handler's for each of many forks.
+    let Some((_, after)) = run("raw-both", ["both", "64", "100"]) else { return };
+    assert!(after.wall < Duration::from_mins(2), "{:?}", after.wall);
 }
 
 /// The agent's threads have ended with their process, and nobody holds the userfaultfd.

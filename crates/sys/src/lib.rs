@@ -10,6 +10,7 @@ mod arch;
 
 pub mod addresses;
 pub mod area;
+pub mod badge;
 pub mod clock;
 pub mod detour;
 #[cfg(any(test, feature = "testing"))]
@@ -30,7 +31,6 @@ pub mod thread;
 pub mod uffd;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_user_mode.rs")]
 pub mod user_mode;
-pub mod witness;
 
 pub use area::Area;
 pub use rustix::fd::{AsFd, OwnedFd};

@@ -15,12 +15,12 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Timespec;
 use rustix::mm::{Advice, MprotectFlags};
 
+use crate::badge::Badge;
 use crate::kernel::{Kernel, Mapping, MappingName, Message, PageRange, Partial, Uncopied};
 use crate::maps::{CODE, Content};
 use crate::proc_files::ProcFiles;
 use crate::sync::Lock;
 use crate::uffd::{Faults, Uffd, feature};
-use crate::witness::Witness;
 use crate::{Area, Errno, clock, maps, user_mode};
 
 /// Pages that one `move_out` can take.
@@ -42,7 +42,7 @@ pub struct Linux {
     frames_uffd: Uffd,
     staging: Area,
     frames: Area,
-    witness: Witness,
+    badge: Badge,
     /// What lies in the staging area.
     staged: Lock<Staged>,
     /// Whether the program has memory that is writable and executable.
@@ -116,14 +116,14 @@ impl Staged {
 pub struct Quarters {
     staging: Area,
     frames: Area,
-    witness: Witness,
+    badge: Badge,
 }
 
 impl Quarters {
     /// Reserves a staging area and `frames` frames.
     pub fn reserve(frames: PageCount) -> Result<Self, Errno> {
         let staging = Area::reserve(STAGING_PAGES.bytes().0 as usize)?;
-        Ok(Self { staging, frames: Area::reserve(frames.bytes().0 as usize)?, witness: Witness::reserve()? })
+        Ok(Self { staging, frames: Area::reserve(frames.bytes().0 as usize)?, badge: Badge::reserve()? })
     }
 }
 
@@ -136,7 +136,7 @@ impl Linux {
         };
         let program = Uffd::open(features, faults)?;
         program.register(area_range(&quarters.staging))?;
-        quarters.witness.appear_in(&program)?;
+        quarters.badge.appear_in(&program)?;
         Self::inherit(program, quarters, openings)
     }
 
@@ -145,14 +145,14 @@ impl Linux {
     pub fn inherit(program: Uffd, quarters: Quarters, openings: Openings) -> Result<Self, Errno> {
         let Openings { frames_uffd, files } = openings;
         frames_uffd.register_target(area_range(&quarters.frames))?;
-        quarters.witness.appear_to(&program)?;
+        quarters.badge.appear_to(&program)?;
         Ok(Self {
             program,
             frames_uffd,
             files,
             staging: quarters.staging,
             frames: quarters.frames,
-            witness: quarters.witness,
+            badge: quarters.badge,
             staged: Lock::new(Staged::default()),
             has_code: AtomicBool::new(false),
         })
@@ -182,8 +182,8 @@ impl Linux {
     }
 
     /// What tells this process's memory from that of its forked children.
-    pub fn witness(&self) -> &Witness {
-        &self.witness
+    pub fn badge(&self) -> &Badge {
+        &self.badge
     }
 
     /// Whether there is a message now.
@@ -204,7 +204,7 @@ impl Linux {
 
     /// The addresses that must never be managed.
     pub fn own_spans(&self) -> [core::ops::Range<u64>; 3] {
-        [self.staging.span(), self.frames.span(), self.witness.span()]
+        [self.staging.span(), self.frames.span(), self.badge.span()]
     }
 
     /// Takes the memory out of a kernel whose descriptors belong to another process: the child's copy after a fork.
@@ -217,7 +217,7 @@ impl Linux {
         self.files.forget();
         core::mem::forget(self.program);
         core::mem::forget(self.frames_uffd);
-        Quarters { staging: self.staging, frames: self.frames, witness: self.witness }
+        Quarters { staging: self.staging, frames: self.frames, badge: self.badge }
     }
 
     fn frame_address(&self, frame: FrameIndex) -> u64 {

@@ -1,7 +1,7 @@
-//! The witness: a page by which a process's memory is told from that of its children.
+//! The badge: a page by which a process's memory is told from that of its children.
 //!
 //! Many children may be forked at the same time, past libc too, and the kernel gives us a userfaultfd for each of them, but not
-//! the number of its process. The witness is registered with the program's userfaultfd, and forked children find it empty
+//! the number of its process. The badge is registered with the program's userfaultfd, and forked children find it empty
 //! (`MADV_WIPEONFORK`). So what is filled into it through one of their userfaultfds only the child reads whose it is.
 
 use page::{PAGE_BYTES, PageBytes, PageIndex};
@@ -16,9 +16,9 @@ const HOME: u32 = u32::MAX;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Witness(Area);
+pub struct Badge(Area);
 
-impl Witness {
+impl Badge {
     /// Reserves it.
     pub fn reserve() -> Result<Self, Errno> {
         let area = Area::reserve(PAGE_BYTES)?;
@@ -79,12 +79,12 @@ mod tests {
             println!("skipped: no userfaultfd");
             return;
         };
-        let witness = Witness::reserve().unwrap();
-        witness.appear_in(&uffd).unwrap();
-        witness.tell(&uffd, 7).unwrap();
-        witness.appear_to(&uffd).unwrap();
-        assert_eq!(witness.number(), 7);
+        let badge = Badge::reserve().unwrap();
+        badge.appear_in(&uffd).unwrap();
+        badge.tell(&uffd, 7).unwrap();
+        badge.appear_to(&uffd).unwrap();
+        assert_eq!(badge.number(), 7);
         drop(uffd);
-        assert!(witness.is_at_home());
+        assert!(badge.is_at_home());
     }
 }
