@@ -10,7 +10,9 @@ const RESIDENT_FLOOR_DIVISOR: u64 = 5;
 /// enough that there is room for what the program does until they have started.
 const THRESHOLD_DIVISOR: u64 = 2;
 
-/// What a run holds when its agents start to work.
+/// What a run holds when its agents start to work. `tuduce-gross` (sections 4 and 5.4) has the same for each program: "By default,
+/// compression is turned off and the system checks the size of memory available periodically. If an application's memory needs
+/// exceed a certain threshold, compression is turned on for that application".
 pub fn threshold(budget: ByteCount) -> ByteCount {
     ByteCount(budget.0 / THRESHOLD_DIVISOR)
 }

@@ -1,6 +1,6 @@
-//! Write-back: how many of the oldest pages a daemon sends below, and when compression starts at all.
+//! Write-back: how many of the oldest pages a daemon sends below.
 
-use page::{ByteCount, PageCount};
+use page::PageCount;
 
 /// `kcmswapd` (`tuduce-gross` sections 3.2 and 4.2): keeps entries for compressed pages free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,27 +16,6 @@ impl FreeEntries {
     }
 }
 
-/// The monitor of `tuduce-gross` sections 4 and 5.4: a program runs without compression until it is short of memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Monitor {
-    /// What the program may need before compression is turned on for it.
-    pub threshold: ByteCount,
-    on: bool,
-}
-
-impl Monitor {
-    /// Off.
-    pub const fn new(threshold: ByteCount) -> Self {
-        Self { threshold, on: false }
-    }
-
-    /// A look at what the program needs. Says whether compression is on from now on; it stays on.
-    pub fn look(&mut self, needed: ByteCount) -> bool {
-        self.on |= needed > self.threshold;
-        self.on
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,13 +28,5 @@ mod tests {
         for (free, goal) in [(0, 100), (99, 1), (100, 0), (5000, 0)] {
             assert_eq!(daemon.pages_to_release(PageCount(free)), PageCount(goal), "{free} free");
         }
-    }
-
-    /// "By default, compression is turned off and the system checks the size of memory available periodically. If an application's
-    /// memory needs exceed a certain threshold, compression is turned on for that application".
-    #[test]
-    fn compression_starts_past_the_threshold() {
-        let mut monitor = Monitor::new(ByteCount(1000));
-        assert_eq!([10, 1000, 1001, 10].map(|needed| monitor.look(ByteCount(needed))), [false, false, true, true]);
     }
 }

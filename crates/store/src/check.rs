@@ -9,6 +9,9 @@ use crate::head::{Head, NO_SLOT};
 use crate::slabs::{Place, RESERVE_SLABS_MAX, Slabs, Sums};
 use crate::table::{NO_CLASS, NO_SLAB, Slab};
 
+/// A check at each so-manieth number of encodings.
+const CHECK_ENCODINGS: u64 = 16;
+
 impl Slabs {
     /// `Store::check`.
     pub(crate) fn check_slabs(&self) {
@@ -44,6 +47,13 @@ impl Slabs {
         }
         assert!(heads_used.iter().all(|&used| used), "heads are lost");
         assert_eq!(self.check_empty_slabs(), empty, "empty slabs are lost");
+    }
+
+    /// In debug builds, the slab that was last touched; not each time, for that goes over all of its slots.
+    pub(crate) fn check_now_and_then(&self, index: u32) {
+        if cfg!(debug_assertions) && self.sums.encodings.is_multiple_of(CHECK_ENCODINGS) {
+            self.check_slab(index, &self.table[index], &mut Sums::default());
+        }
     }
 
     fn check_slab(&self, index: u32, slab: &Slab, sums: &mut Sums) {

@@ -328,6 +328,7 @@ impl Store for Slabs {
         let place = self.take(slab, owner, encoding.len());
         let offset = self.offset(place);
         self.pool.bytes_mut(offset, encoding.len()).copy_from_slice(encoding);
+        self.check_now_and_then(slab);
         Ok(place.key())
     }
 
@@ -356,6 +357,7 @@ impl Store for Slabs {
         self.free(place);
         if self.table[place.slab].used > 0 {
             self.table.relist(place.slab, was);
+            self.check_now_and_then(place.slab);
             return;
         }
         self.table.unlist(place.slab, was);
