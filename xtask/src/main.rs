@@ -1,11 +1,12 @@
-//! `cargo x tidy | test | torture | fuzz | neon | demo | bench | validity | programs`: everything a checkout can be asked to do. Rules are in
+//! `cargo x tidy | test | torture | fuzz | neon | miri | demo | bench | validity | programs`: everything a checkout can be asked to do. Rules are in
 //! `tidy`, tests in `test`, random ones in `torture` and `fuzz`, those of another processor in
-//! `neon`, whole-program comparisons in `bench` and `programs`, the simulator's with live runs in `validity`.
+//! `neon`, those that look at each access in `miri`, whole-program comparisons in `bench` and `programs`, the simulator's with live runs in `validity`.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod demo;
 mod fuzz;
+mod miri;
 mod neon;
 mod programs;
 mod sh;
@@ -50,6 +51,8 @@ enum Task {
     },
     /// Run the tests of `fold` for aarch64, by qemu on other processors.
     Neon,
+    /// Run the tests of the page codecs' scalar paths under Miri.
+    Miri,
     /// Compare whole programs under pleat, swap, zswap, zram and without a limit.
     Bench(Box<compare::Options>),
     /// Compare what `pleat sim` foretells with live runs.
@@ -66,6 +69,7 @@ fn main() -> anyhow::Result<()> {
         Task::Torture(options) => torture::run(&options),
         Task::Fuzz { seconds } => fuzz::run(seconds),
         Task::Neon => neon::run(),
+        Task::Miri => miri::run(),
         Task::Bench(options) => compare::run(&options),
         Task::Validity(options) => validity::run(&options),
         Task::Programs(options) => programs::run(&options),

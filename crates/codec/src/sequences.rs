@@ -310,13 +310,16 @@ mod tests {
         out[..length].to_vec()
     }
 
+    /// Under Miri, which takes some thousand times as long, one page in so many does.
+    const EVERY: usize = if cfg!(miri) { 60 } else { 1 };
+
     fn pages() -> impl Iterator<Item = [u8; PAGE_BYTES]> {
         // Periods around the lengths of a literal run, of a match, and of what is copied at once.
-        let periods = (1..70).chain([255, 256, 1000, 2047, 4000]);
+        let periods = (1..70).step_by(EVERY).chain([255, 256, 1000, 2047, 4000]);
         let periodic = periods.map(|period| {
             core::array::from_fn(|at| ((at % period) as u32 * 7).wrapping_mul(0x9e37_79b9).to_le_bytes()[3])
         });
-        CORPUS.as_chunks().0.iter().copied().chain(periodic)
+        CORPUS.as_chunks().0.iter().step_by(EVERY).copied().chain(periodic)
     }
 
     #[test]
@@ -355,7 +358,7 @@ mod tests {
             }
             assert_eq!(decode(&encoding[..encoding.len() - 1], &mut PageBytes([0; PAGE_BYTES])), Err(Corrupt));
         }
-        assert!(taken > 100, "only {taken} were taken for encodings");
+        assert!(cfg!(miri) || taken > 100, "only {taken} were taken for encodings");
     }
 
     #[test]

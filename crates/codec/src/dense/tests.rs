@@ -6,7 +6,7 @@ use page::{PAGE_BYTES, PageBytes};
 
 use super::code::{Counts, SYMBOLS, limited};
 use super::{Dense, HEADER_BYTES, Header, code, decode, plain};
-use crate::papers::tests::{draws, encoding, pages};
+use crate::papers::tests::{draws, encoding, few, pages};
 use crate::{Codec as _, Corrupt};
 
 #[test]
@@ -53,7 +53,7 @@ fn both_take_the_same_garbage() {
             assert!(result.is_err() || fast.0 == slow.0, "page {number}, byte {at}");
         }
     }
-    assert!(taken > 20, "only {taken} were taken for encodings");
+    assert!(cfg!(miri) || taken > 20, "only {taken} were taken for encodings");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn limited_codes_are_whole_and_near_the_best() {
         (one, next) = (next, one + next);
     }
     let mut lists: Vec<Counts> = vec![steep, [1; SYMBOLS]];
-    for seed in 0..200 {
+    for seed in 0..few(200) {
         let mut draw = draws(seed);
         let used = 4 + draw() as usize % (SYMBOLS - 3);
         let mut counts = [0; SYMBOLS];
