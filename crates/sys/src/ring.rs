@@ -130,9 +130,12 @@ impl Ring {
                 unsafe { io_uring_enter(&self.fd, asked - begun, asked - ended, IoringEnterFlags::GETEVENTS) };
             match entered {
                 Ok(count) => begun += count,
-                // EAGAIN, EBUSY: no memory for a request now, results to be taken first. EINTR: waited in vain.
-                Err(Errno::AGAIN | Errno::BUSY | Errno::INTR) => {}
-                // EBADF: the program has closed our descriptor; EBADFD, EINVAL, …: should not be.
+                // No signal comes to the agent's threads, but a debugger may stop them.
+                Err(Errno::INTR) => {}
+                // No memory for a request now, or results to be taken first: what is on its way ends. With nothing on its way
+                // this could go on for ever, and reads one by one need no memory.
+                Err(Errno::AGAIN | Errno::BUSY) if begun > ended => {}
+                // EAGAIN, EBUSY: see above. EBADF: the program has closed our descriptor; EBADFD, EINVAL, …: should not be.
                 Err(errno) => broken = Some(errno),
             }
         }
