@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use page::PageIndex;
 use pager::ledger::Phase;
-use pager::{FreshBacking, Reclaimer};
+use pager::{FreshBacking, Inherited, Reclaimer};
 use sys::handover::{Line, Reception, move_above, renumber};
 use sys::kernel::{Message, PageRange};
 use sys::linux::{Linux, Openings};
@@ -65,7 +65,7 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<Option<Obstacle>, Err
     let keeper = unsafe { &mut *keeper };
     let membership = agent.membership();
     let faults = keeper::faults(&membership);
-    let Inheritance { line, child, proc, inherited } = receive(keeper, faults)?;
+    let Inheritance { line, child, proc, descriptors } = receive(keeper, faults)?;
     let means = match Means::open(agent, &proc) {
         Ok(means) => means,
         Err(obstacle) if faults == Faults::All => {
@@ -78,7 +78,7 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<Option<Obstacle>, Err
     };
     line.tell(READY, keeper.forks.words_of_this_fork())?;
     let changes = hear_changes(&line, PATIENCE)?;
-    let mut passed_on = inherited;
+    let mut passed_on = descriptors;
     passed_on.push(line.number());
     passed_on.extend(means.swap_file);
     // Ends with the process: our ancestors hear of it, and reuse the segments that we read.
@@ -89,16 +89,13 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<Option<Obstacle>, Err
     core::mem::forget(old.readers);
     keeper.is_serving.store(false, Ordering::Release);
     keeper.set_entry(membership.entry);
+    let inherited = if child.is_some() { Inherited::Registered } else { Inherited::Unregistered };
+    let renew = |parents: Linux| match child {
+        Some(child) => Linux::inherit(child, parents.into_quarters(), means.openings),
+        None => Linux::open(parents.into_quarters(), faults, means.openings),
+    };
     // SAFETY: as above, nobody else uses the pager; the parent's descriptors are forgotten, not closed.
-    unsafe {
-        keeper.pager.resume_in_child(membership.entry, means.fresh, &changes, |parents: Linux| match child {
-            Some(child) => Linux::inherit(child, parents.into_quarters(), means.openings),
-            None => Linux::open(parents.into_quarters(), faults, means.openings),
-        })?;
-    }
-    if faults == Faults::OfUserMode {
-        keeper.pager.register_again()?;
-    }
+    unsafe { keeper.pager.resume_in_child(membership.entry, means.fresh, &changes, inherited, renew) }?;
     Ok(None)
 }
 
@@ -134,7 +131,7 @@ struct Inheritance {
     /// The userfaultfd of our memory, unless we are to open one.
     child: Option<Uffd>,
     /// Numbers of the descriptors that we inherit, open under the same numbers as there.
-    inherited: Vec<i32>,
+    descriptors: Vec<i32>,
     /// The parent's directory in /proc.
     proc: OwnedFd,
 }
@@ -163,9 +160,9 @@ fn receive(keeper: &Keeper, faults: Faults) -> Result<Inheritance, Errno> {
         child = Some(uffd);
     }
     let proc = move_above(&take()?, above)?;
-    let inherited: Vec<i32> = received.iter().map(|(_, number)| *number).collect();
+    let descriptors: Vec<i32> = received.iter().map(|(_, number)| *number).collect();
     renumber(&mut received)?;
-    Ok(Inheritance { line, child, inherited, proc })
+    Ok(Inheritance { line, child, descriptors, proc })
 }
 
 /// What has changed in our layout since the state was frozen, before the fork and after it; then the memory is ours.

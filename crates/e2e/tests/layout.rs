@@ -104,6 +104,20 @@ fn forks_with_dirty_memory() {
     turn.assert_clean(&after);
 }
 
+/// Where a child does not have what its parent has there is room for other memory, which holds zeros.
+#[test]
+fn what_a_child_does_not_have() {
+    let turn = turn("left-out");
+    let program = match turn.compile("leftout.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let before = plain(&words([&program]));
+    let after = folded(&turn.options("24M"), &words([&program]));
+    assert_same(&before, &after);
+    turn.assert_clean(&after);
+}
+
 /// Runs forks.c, whose memory is twice the budget, with this fault.
 fn assert_forks(name: &str, arguments: [&str; 3], fault: Option<&str>) {
     let turn = turn(name);

@@ -101,6 +101,12 @@ fn forks_in_user_mode() {
     compare_source("user-forks", "32M", "calls.c", &["forks"]);
 }
 
+#[test]
+fn what_a_child_does_not_have_in_user_mode() {
+    let Some(run) = compare_source("user-left-out", "24M", "leftout.c", &[]) else { return };
+    assert!(!run.stderr.contains("cannot be met"), "{}: memory of the agent's is managed", run.stderr);
+}
+
 /// What `kernel_io.rs` does with permissions.
 #[test]
 fn the_kernel_reads_and_writes_cold_memory_in_user_mode() {

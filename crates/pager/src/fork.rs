@@ -35,6 +35,15 @@ pub struct FreshBacking {
     pub key: [u8; 32],
 }
 
+/// What a child's userfaultfd says of the memory that the child has inherited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inherited {
+    /// It came with the fork: what was registered in the parent is, and nothing else.
+    Registered,
+    /// It is new, and nothing is registered.
+    Unregistered,
+}
+
 impl<K: Kernel, S: Store> Pager<K, S> {
     /// Freezes the state if nobody is in the middle of moving pages, nor of a read whose end would change the log. The caller keeps the reclaimer at rest. The writer
     /// may be at work: see [`Pager::finish_write`]. `looks_for_uncopied`: there may be ranges of which the child has something
@@ -106,13 +115,14 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// # Safety
     /// No other thread of this process uses the pager. `shared` are the layout messages that the child's memory has seen
     /// since the state was frozen: those of [`Pager::place_fork`], and those of the child that its parent has read.
-    /// `replace` makes the child's kernel of the parent's, whose
-    /// descriptors are not open here.
+    /// `replace` makes the child's kernel of the parent's, whose descriptors are not open here; `inherited` says what that
+    /// knows of.
     pub unsafe fn resume_in_child(
         &mut self,
         entry: &'static Process,
         fresh: Option<FreshBacking>,
         shared: &[Message],
+        inherited: Inherited,
         replace: impl FnOnce(K) -> Result<K, Errno>,
     ) -> Result<(), Errno> {
         // SAFETY: no thread of this process holds it (see above); the parent's did not come along.
@@ -132,12 +142,11 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         if let (Some(log), Some(fresh)) = (state.cache.log(), fresh) {
             log.fork_child(fresh.store, fresh.key);
         }
-        self.adopt_present(&mut state)
-    }
-
-    /// In a forked child whose userfaultfd is new: the ranges that the state is about become its own.
-    pub fn register_again(&self) -> Result<(), Errno> {
-        self.lock().regions.iter().try_for_each(|region| self.kernel.register(region))
+        self.adopt_present(&mut state, inherited)?;
+        match inherited {
+            Inherited::Registered => Ok(()),
+            Inherited::Unregistered => state.regions.iter().try_for_each(|region| self.kernel.register(region)),
+        }
     }
 
     /// The program has forked, and no message tells of it: the fork is made while nobody changes the layout.
@@ -145,12 +154,13 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.lock().note_untold_fork();
     }
 
-    /// Compares the state with the memory that is really there.
-    fn adopt_present(&self, state: &mut State<S>) -> Result<(), Errno> {
+    /// Compares the state with the memory that is really there. Where the program has its parent keep a range
+    /// (`MADV_DONTFORK`) something else may be by now: an area of our own, or what another library's fork handler has mapped.
+    fn adopt_present(&self, state: &mut State<S>, inherited: Inherited) -> Result<(), Errno> {
         let mut mapped = Vec::new();
         self.kernel.mappings(&mut |mapping| {
             if mapping.anonymous {
-                mapped.push(mapping.range);
+                sys::area::outside_own(mapping.range, &mut |part| mapped.push(part));
             }
         })?;
         let old: Vec<PageRange> = state.regions.iter().collect();
@@ -159,6 +169,9 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         for region in &old {
             let mut gone = *region;
             for part in mapped.iter().filter_map(|range| range.intersection(*region)) {
+                if inherited == Inherited::Registered && self.kernel.registration(part.start) == Some(false) {
+                    continue;
+                }
                 state.cache.discard(gone.start, part.start);
                 gone.start = part.end;
                 state.regions.insert(part);

@@ -34,7 +34,7 @@ mod stock;
 mod tests;
 mod writer;
 
-pub use fork::FreshBacking;
+pub use fork::{FreshBacking, Inherited};
 pub use pager::{Config, Pager};
 pub use reclaimer::{Reclaimer, Rest};
 pub use server::{Server, Stuck};

@@ -7,11 +7,12 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use page::PAGE_BYTES;
+use page::{PAGE_BYTES, PageIndex};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Errno;
+use crate::kernel::PageRange;
 
 /// Frees pages that mlockall has locked, too (Linux 5.18); rustix has no name for it.
 const MADV_DONTNEED_LOCKED: i32 = 24;
@@ -190,6 +191,25 @@ pub fn is_own(addresses: core::ops::Range<u64>) -> bool {
     own::overlaps(addresses)
 }
 
+/// Visits the parts of `range`, by address, that lie in no area.
+pub fn outside_own(range: PageRange, visit: &mut dyn FnMut(PageRange)) {
+    let mut start = range.start;
+    while start < range.end {
+        // The area that begins first behind `start`, or holds it.
+        let mut next = PageRange { start: range.end, end: range.end };
+        own::visit(&mut |span| {
+            let (from, to) = (PageIndex(span.start / PAGE_BYTES as u64), PageIndex(span.end / PAGE_BYTES as u64));
+            if start < to && from < next.start {
+                next = PageRange { start: from, end: to };
+            }
+        });
+        if start < next.start {
+            visit(PageRange { start, end: next.start });
+        }
+        start = next.end;
+    }
+}
+
 /// Addresses in all areas.
 pub fn own_bytes() -> u64 {
     let mut bytes = 0;
@@ -265,6 +285,8 @@ mod own {
 
 #[cfg(test)]
 mod tests {
+    use page::PageCount;
+
     use super::*;
 
     #[test]
@@ -363,6 +385,35 @@ mod tests {
             !is_own(inside..inside + 1)
         };
         assert!((0..100).any(is_forgotten));
+    }
+
+    #[test]
+    fn what_is_outside_is_neither_an_area_nor_its_guards() {
+        // Other tests have areas, but not inside this one, which is closed as the guards of those in it are.
+        let whole = Area::reserve_closed(64 * PAGE_BYTES).unwrap();
+        let first = PageIndex(whole.span().start / PAGE_BYTES as u64);
+        own::remove(whole.span());
+        let page = |at: u64| first + PageCount(at);
+        let span = |from: u64, to: u64| page(from).address()..page(to).address();
+        let outside = |from, to| {
+            let mut parts = Vec::new();
+            outside_own(PageRange { start: page(from), end: page(to) }, &mut |part| {
+                parts.push((part.start - first, part.end - first));
+            });
+            parts.into_iter().map(|(from, to)| (from.0, to.0)).collect::<Vec<_>>()
+        };
+        assert_eq!(outside(4, 60), [(4, 60)]);
+        for (from, to) in [(40, 50), (10, 20), (20, 22)] {
+            own::add(span(from, to)).unwrap();
+        }
+        assert_eq!(outside(4, 60), [(4, 10), (22, 40), (50, 60)]);
+        assert_eq!(outside(10, 50), [(22, 40)]);
+        assert_eq!(outside(12, 21), []);
+        assert_eq!(outside(21, 45), [(22, 40)]);
+        for (from, to) in [(40, 50), (10, 20), (20, 22)] {
+            own::remove(span(from, to));
+        }
+        own::add(whole.span()).unwrap();
     }
 
     /// Entries of the table are given up and taken again while it is read.

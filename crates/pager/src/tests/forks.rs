@@ -13,7 +13,7 @@ use super::content::Content;
 use super::program::{Disturbance, FIRST, Mix, Program};
 use super::schedules::{begin, number};
 use super::world::{Setup, World, entry};
-use crate::{FreshBacking, Pager};
+use crate::{FreshBacking, Inherited, Pager};
 
 const BYTES: u64 = 8 << 20;
 const SCHEDULES: u64 = 30;
@@ -233,7 +233,7 @@ fn become_child(world: World, child: FakeKernel, childs: Program, shared: &[Mess
     let mut pager: Pager<FakeKernel, _> = Rc::into_inner(pager).expect("the world has ended");
     let fresh = FreshBacking { store: Box::new(MemoryBacking::new(BYTES)), key: [8; 32] };
     // SAFETY: this test has one thread.
-    unsafe { pager.resume_in_child(entry(), Some(fresh), shared, |_| Ok(child)) }.unwrap();
+    unsafe { pager.resume_in_child(entry(), Some(fresh), shared, Inherited::Registered, |_| Ok(child)) }.unwrap();
     let mut world = World::with(pager, childs, random, share, 12);
     world.reclaimer.borrow_mut().shares_memory();
     world.check();
@@ -310,6 +310,39 @@ fn what_a_child_does_not_have_says_nothing_of_the_order() {
     assert!(child.is_registered(moved.start) && !child.is_registered(kept.start));
     let shared = world.pager.place_fork(forked, &mut |page| Some(child.is_registered(page)));
     assert_eq!(shared, Some(vec![]), "nothing of it was before the fork");
+}
+
+/// A fork handler of another library maps memory where the child does not have what its parent has: that is not managed, and
+/// what the parent has there is not the child's.
+#[test]
+fn what_a_child_maps_where_something_was_left_out_is_its_own() {
+    let mix = Mix { layout: 0, late: 0, ..Mix::PLAIN };
+    let mut world = World::new(Setup { interleave: 0, mix, share: ByteCount(5 << 18), ..Setup::plain(5) });
+    let kept = PageRange::new(PageIndex(FIRST), PageCount(32));
+    let bulk = PageRange::new(PageIndex(FIRST + 100), PageCount(800));
+    for range in [kept, bulk] {
+        world.program.borrow_mut().map(&world.pager.kernel, range);
+        world.round();
+        for page in range.start.until(range.end) {
+            world.touch(page, Some(Content::Text(page.0))).unwrap();
+        }
+    }
+    for _ in 0..20 {
+        world.round();
+    }
+    assert!(kept.start.until(kept.end).any(|page| world.pager.lock().cache.place(page).is_away()));
+    world.pager.kernel.set(kept, Flag::Uncopied(Uncopied::Absent), true);
+    assert!(world.pager.try_freeze(true));
+    let (child, mut childs, shared) = fork(&mut world, Other::Rests);
+    childs.map(&child, kept);
+    let pager = world.pager.clone();
+    drop(world);
+    let mut pager: Pager<FakeKernel, _> = Rc::into_inner(pager).expect("the world has ended");
+    // SAFETY: this test has one thread.
+    unsafe { pager.resume_in_child(entry(), None, &shared, Inherited::Registered, |_| Ok(child)) }.unwrap();
+    let state = pager.lock();
+    assert!(!state.regions.intersects(kept) && state.regions.contains(bulk.start));
+    assert!(kept.start.until(kept.end).all(|page| state.cache.place(page) == cache::Place::Untouched));
 }
 
 /// Before the fork a range is moved, and another thread maps over a part of where it has gone to; that message is

@@ -1,0 +1,77 @@
+// Memory that a forked child does not have (MADV_DONTFORK): where it was the child finds room, and so does its agent. What
+// the child maps there holds zeros, and so it does for the children of the child.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, AREAS = 48, PAGES = 64, BULK = 40 << 20, DEPTH = 3, ROUNDS = 6 };
+
+static uint64_t word(uint64_t key, size_t at) {
+    uint64_t x = (key << 32 | at) * 0x9e3779b97f4a7c15u;
+    x ^= x >> 29, x *= 0xbf58476d1ce4e5b9u;
+    return at % 4 == 0 ? x ^ x >> 32 : key;
+}
+
+static void fill(uint64_t *memory, size_t bytes, uint64_t key) {
+    for (size_t at = 0; at < bytes / 8; at++) memory[at] = word(key, at);
+}
+
+static void wrong(const char *what, int depth, size_t at, uint64_t found) {
+    printf("depth %d: %s: word %zu is %llx\n", depth, what, at, (unsigned long long)found);
+    fflush(stdout);
+    _exit(1);
+}
+
+static void expect(const char *what, int depth, const uint64_t *memory, size_t bytes, uint64_t key) {
+    for (size_t at = 0; at < bytes / 8; at++)
+        if (memory[at] != word(key, at)) wrong(what, depth, at, memory[at]);
+}
+
+static uint64_t *map(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) perror("mmap"), _exit(1);
+    return memory;
+}
+
+static uint64_t *bulk;
+
+// Maps new areas, leaves them to itself, moves them out by going through the bulk, and forks; the child does the same.
+static void go_on(int depth) {
+    if (depth == DEPTH) return;
+    uint64_t *areas[AREAS];
+    for (int number = 0; number < AREAS; number++) {
+        areas[number] = map(PAGES * PAGE);
+        for (size_t at = 0; at < PAGES * PAGE / 8; at++)
+            if (areas[number][at] != 0) wrong("new memory", depth, at, areas[number][at]);
+        fill(areas[number], PAGES * PAGE, depth * AREAS + number);
+        if (madvise(areas[number], PAGES * PAGE, MADV_DONTFORK) != 0) perror("madvise"), _exit(1);
+    }
+    expect("the bulk", depth, bulk, BULK, 1000);
+    for (int round = 0; round < (depth == 0 ? ROUNDS : 1); round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            go_on(depth + 1);
+            _exit(0);
+        }
+        int status = 0;
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+            printf("depth %d: a child ended with %x\n", depth, status);
+            fflush(stdout);
+            _exit(1);
+        }
+    }
+    for (int number = 0; number < AREAS; number++)
+        expect("what was left out", depth, areas[number], PAGES * PAGE, depth * AREAS + number);
+    for (int number = 0; number < AREAS; number++) munmap(areas[number], PAGES * PAGE);
+}
+
+int main(void) {
+    bulk = map(BULK);
+    fill(bulk, BULK, 1000);
+    go_on(0);
+    printf("all as it should be\n");
+    return 0;
+}
