@@ -27,6 +27,7 @@ use sys::process::RaisedLimit;
 use sys::thread::{self, Descriptors};
 use sys::uffd::Faults;
 
+use crate::custody::Custody;
 use crate::entry::Membership;
 use crate::failure::{end, fail, say};
 use crate::fork::Forks;
@@ -50,6 +51,7 @@ pub(crate) struct Keeper {
     pub(crate) pager: Pager<Linux, AnyStore>,
     pub(crate) is_serving: AtomicBool,
     pub(crate) forks: Forks,
+    pub(crate) custody: Custody,
     entry: AtomicPtr<Process>,
     /// The handler's thread.
     handler: AtomicU32,
@@ -178,7 +180,9 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         frames,
         untouchable: agent.library_memory.clone(),
     };
+    let custody = Custody::begin(membership.ledger, kernel.number());
     Ok(Keeper {
+        custody,
         pager: Pager::new(kernel, cache, config),
         is_serving: AtomicBool::new(false),
         forks,

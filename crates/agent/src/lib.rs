@@ -12,7 +12,8 @@
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
 //!  fork     what forking thread and keeper do at a fork; `attend`: what the handler does for the child until the child's
-//!           own agent has taken over, `takeover`; `refused`: what it does with children that cannot be followed
+//!           own agent has taken over, `takeover`; `refused`: what it does with children that cannot be followed; `custody`: who
+//!           looks after the memory when the agent has ended
 //! ```
 // Checks that build for tests (clippy) bring a standard library and its panic handler.
 #![cfg_attr(not(test), no_std)]
@@ -21,6 +22,7 @@ extern crate alloc;
 
 mod attend;
 mod calls;
+mod custody;
 mod detours;
 mod entry;
 mod exec;

@@ -50,6 +50,7 @@ impl Refused {
             // Nobody would end it, and it must not read zeros.
             fail(format_args!("more than {REFUSED_MAX} processes forked by raw system calls live at a time"));
         }
+        keeper.custody.add(&memory);
         self.0.push(Child { memory, told: false });
     }
 

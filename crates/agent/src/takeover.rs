@@ -16,6 +16,7 @@ use sys::thread;
 use sys::uffd::{Faults, Uffd};
 use sys::{Errno, OwnedFd};
 
+use crate::custody::Custody;
 use crate::failure::fail;
 use crate::fork::{
     BEING_FILLED, DESCRIPTORS, FILL, Forks, MOVED, NAMELESS, PATIENCE, READY, REMOVED, RESUMED, THIS, UNMAPPED, WHICH,
@@ -96,6 +97,8 @@ fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<Option<Obstacle>, Err
     };
     // SAFETY: as above, nobody else uses the pager; the parent's descriptors are forgotten, not closed.
     unsafe { keeper.pager.resume_in_child(membership.entry, means.fresh, &changes, inherited, renew) }?;
+    let custody = Custody::begin(membership.ledger, keeper.pager.kernel.number());
+    core::mem::replace(&mut keeper.custody, custody).forget();
     Ok(None)
 }
 

@@ -6,6 +6,7 @@ mod args;
 mod bell;
 mod bench;
 mod budget;
+mod custodian;
 mod doctor;
 mod failure;
 mod manual;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Custodian => custodian::run(),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench { what: Bench::Codecs(args) } => bench::codecs(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench { what: Bench::Sim(args) } => bench::simulator::run(&args).map(|()| ExitCode::SUCCESS),

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow};
 use cache::system::{Choice as _, System};
 use nix::errno::Errno;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use page::ByteCount;
 use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC};
 use policy::sizing;
@@ -19,6 +19,7 @@ use sys::host::SharedFile;
 use crate::agent::SANITIZER_VARIABLE;
 use crate::args::{RunArgs, WhenFull};
 use crate::bell::Bell;
+use crate::custodian::Custody;
 use crate::failure::{Failure, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_PLEAT, STATUS_STOPPED};
 use crate::signals::Signals;
 use crate::stats::{Run, StatsFile};
@@ -64,7 +65,10 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let started = Instant::now();
     let ledger = file.content();
     let end_watch = watch(ledger)?;
+    let custody = Custody::begin(ledger)?;
     let child = spawn(args, &path, &agent, &file)?;
+    // For the program's limit it is too late, and ours may be what it likes: the custodian holds two descriptors for each process.
+    raise_descriptor_limit();
     occupant::start(ledger);
     let mut supervisor = Supervisor {
         ledger,
@@ -80,6 +84,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     };
     let end = supervisor.run()?;
     supervisor.write_stats(false);
+    custody.end();
     end_watch()?;
     if args.verbose {
         eprint!("{}", summary::Summary { run: &run, report: &supervisor.report(false) });
@@ -157,6 +162,12 @@ fn spawn(args: &RunArgs, path: &Path, agent: &Path, ledger: &SharedFile<Ledger>)
     };
     let shown = PathBuf::from(&args.command[0]);
     Err(Failure { status, message: format!("{}: {}", shown.display(), errno.desc()) }.into())
+}
+
+fn raise_descriptor_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// Ends as the program ended, so that a shell sees no difference.

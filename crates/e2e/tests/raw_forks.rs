@@ -2,7 +2,8 @@
 //! anybody else.
 #![forbid(unsafe_code)]
 
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use pleat_e2e::{Run, assert_same, folded, plain, skipped, turn, words};
 
@@ -68,17 +69,71 @@ fn raw_forks_and_forks_of_libc_at_once() {
     assert!(after.wall < Duration::from_mins(2), "{:?}", after.wall);
 }
 
-/// The agent's threads have ended with their process, and nobody holds the userfaultfd.
-#[test]
-#[ignore = "a known fault: missing pages read as zeros (docs/userfaultfd.md, Limits)"]
-fn who_shares_memory_and_outlives_its_agent_reads_no_zeros() {
-    let turn = turn("shared-vm");
+/// Runs sharedvm.c, whose memory is twice the budget, as `kind` says.
+fn outlive(name: &str, kind: &str, modes: &[&str]) {
+    let turn = turn(name);
     let program = match turn.compile("sharedvm.c", &[]) {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    let command = words([&program, "64"]);
-    let (before, after) = (plain(&command), folded(&turn.options("32M"), &command));
-    assert_same(&before, &after);
-    turn.assert_clean(&after);
+    let command = words([&program, "64", kind]);
+    let before = plain(&command);
+    for mode in modes {
+        let mut options = turn.options("32M");
+        options.extend(mode.split_whitespace().map(str::to_owned));
+        let after = folded(&options, &command);
+        assert_same(&before, &after);
+        turn.assert_clean(&after);
+    }
+}
+
+const MODES: &[&str] = if cfg!(target_arch = "x86_64") { &["", "--user-mode"] } else { &[""] };
+
+/// The agent's threads have ended with their process; the custodian holds the userfaultfd.
+#[test]
+fn who_shares_memory_and_outlives_its_agent_reads_no_zeros() {
+    outlive("shared-vm", "clone", MODES);
+}
+
+/// No agent follows the child, and its parent's has ended.
+#[test]
+fn a_child_of_a_raw_system_call_that_outlives_its_parent_reads_no_zeros() {
+    outlive("raw-orphan", "fork", MODES);
+}
+
+/// `pleat run` has ended, too, and has left a custodian behind, who ends when nobody is left.
+#[test]
+fn who_outlives_the_run_reads_no_zeros() {
+    let turn = turn("shared-left");
+    let program = match turn.compile("sharedvm.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let found = turn.file("found");
+    let found_now = || std::fs::read_to_string(&found).unwrap();
+    let wait_for = |what: &dyn Fn() -> bool| {
+        let late = Instant::now() + PATIENCE;
+        while !what() {
+            assert!(Instant::now() < late, "nothing comes: {:?}", found_now());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let command = words([&program, "64", "leave", found.to_str().unwrap()]);
+    plain(&command);
+    wait_for(&|| found_now().starts_with("same"));
+    for mode in MODES {
+        let mut options = turn.options("32M");
+        options.extend(mode.split_whitespace().map(str::to_owned));
+        let after = folded(&options, &command);
+        assert!(after.status.success(), "{}", after.stderr);
+        wait_for(&|| processes_of(&program).is_empty());
+        turn.assert_clean(&after);
+        assert_ne!(found_now().trim_end_matches('\0'), "other", "it read other content than was written");
+    }
+}
+
+/// Processes that run this program, zombies not among them.
+fn processes_of(program: &str) -> Vec<PathBuf> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    processes.filter(|path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == Path::new(program))).collect()
 }

@@ -18,7 +18,7 @@ pub mod occupant;
 pub mod reference_log;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x07");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x08");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -381,6 +381,23 @@ impl Ledger {
         wake_all(&self.runner_ticks, Sharing::Machine);
     }
 
+    /// Under which name the custodian is called.
+    pub fn set_custodian(&self, name: &[u8; 40]) {
+        // Relaxed: before the program starts.
+        for (word, chunk) in self.custodian.iter().zip(name.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*chunk), Relaxed);
+        }
+    }
+
+    /// See [`Ledger::set_custodian`].
+    pub fn custodian(&self) -> [u8; 40] {
+        let mut name = [0; 40];
+        for (word, chunk) in self.custodian.iter().zip(name.as_chunks_mut::<8>().0) {
+            *chunk = word.load(Relaxed).to_le_bytes();
+        }
+        name
+    }
+
     /// Leaves a line for `pleat run` to print. One at a time: a second one, before the first is printed, is lost.
     pub fn leave_message(&self, line: &str) {
         if self.message_state.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
@@ -459,6 +476,8 @@ pub struct Ledger {
     pub write_back: AtomicU32,
     /// `--pool-size`.
     pub area_bytes: AtomicU64,
+    /// The name under which its custodian takes userfaultfds (`sys::handover::Reception`).
+    pub custodian: [AtomicU64; 5],
     /// The processor that `pleat run` keeps busy.
     pub occupancy: Occupancy,
     /// Path of the directory or file of `--swap`, zero-terminated.

@@ -20,6 +20,9 @@ use crate::Errno;
 /// Descriptors that one handover can carry: the child's userfaultfd, and two for each ancestor with a swap file.
 pub const DESCRIPTORS_MAX: usize = 64;
 
+/// Calls that may wait to be taken.
+const BACKLOG: i32 = 128;
+
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC;
 
 /// Where a process's agent awaits its forked children.
@@ -46,8 +49,18 @@ impl Reception {
         }
         let socket = socket(FLAGS | SocketFlags::NONBLOCK)?;
         rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(&name)?)?;
-        rustix::net::listen(&socket, 16)?;
+        rustix::net::listen(&socket, BACKLOG)?;
         Ok(Self { socket, name })
+    }
+
+    /// One that another process has opened and sent.
+    pub fn adopt(socket: OwnedFd) -> Self {
+        Self { socket, name: [0; 40] }
+    }
+
+    /// The number of its descriptor.
+    pub fn number(&self) -> i32 {
+        self.socket.as_raw_fd()
     }
 
     /// The name, for the child.
@@ -102,6 +115,25 @@ impl Line {
         let socket = socket(FLAGS)?;
         rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
         Ok(Self(socket))
+    }
+
+    /// The same without waiting for anybody: AGAIN if too many have called and are not answered.
+    pub fn call_at_once(name: &[u8; 40]) -> Result<Self, Errno> {
+        let socket = socket(FLAGS | SocketFlags::NONBLOCK)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        Ok(Self(socket))
+    }
+
+    /// A line by the descriptor of that number, of which it takes a duplicate.
+    pub fn by_number(number: i32) -> Result<Self, Errno> {
+        // SAFETY: a number that is not open answers BADF, and of an open one there is only one more descriptor.
+        let lent = unsafe { BorrowedFd::borrow_raw(number) };
+        rustix::io::fcntl_dupfd_cloexec(lent, 0).map(Self)
+    }
+
+    /// A descriptor that came in a message as the line to somebody else.
+    pub fn adopt(socket: OwnedFd) -> Self {
+        Self(socket)
     }
 
     /// Gives it a number of at least `above`.

@@ -2,8 +2,12 @@
 //! trial of userfaultfd, file capabilities. Not for the agent, which has its own ways.
 
 use core::mem::size_of;
+use core::time::Duration;
 
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use alloc::vec::Vec;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, UserfaultfdFlags};
@@ -68,6 +72,19 @@ impl ProcessHandle {
     pub fn kill(&self) -> Result<(), Errno> {
         rustix::process::pidfd_send_signal(&self.0, Signal::KILL)
     }
+}
+
+/// Waits until one of the descriptors of these numbers is readable or its other end is gone, at most for `limit`; which of
+/// them is the first. One that is not open counts as such.
+pub fn wait_for_any(numbers: impl Iterator<Item = i32>, limit: Option<Duration>) -> Option<usize> {
+    // SAFETY: of a number that is not open poll says so, and nothing is done with one that is but to look at it.
+    let borrow = |number| unsafe { BorrowedFd::borrow_raw(number) };
+    let borrowed: Vec<BorrowedFd<'_>> = numbers.map(borrow).collect();
+    let mut fds: Vec<PollFd<'_>> = borrowed.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    let limit = limit.map(crate::clock::timespec);
+    // INTR: as if the time were over.
+    let ready = rustix::event::poll(&mut fds, limit.as_ref()).unwrap_or(0);
+    (ready > 0).then(|| fds.iter().position(|fd| !fd.revents().is_empty())).flatten()
 }
 
 /// How a userfaultfd was got.

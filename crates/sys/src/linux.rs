@@ -181,6 +181,11 @@ impl Linux {
         let _ = rustix::event::poll(fds, Some(&crate::clock::timespec(limit)));
     }
 
+    /// The number of the program's userfaultfd.
+    pub fn number(&self) -> i32 {
+        self.program.number()
+    }
+
     /// What tells this process's memory from that of its forked children.
     pub fn badge(&self) -> &Badge {
         &self.badge

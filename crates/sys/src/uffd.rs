@@ -56,6 +56,27 @@ pub enum Faults {
     OfUserMode,
 }
 
+/// Nothing can be mapped below (`vm.mmap_min_addr`), on the machines we know.
+const FIRST_PAGE: PageIndex = PageIndex(16);
+/// Bits of an address of a program: those of x86-64 and aarch64, the most first.
+const ADDRESS_BITS: [u32; 4] = [48, 47, 42, 39];
+
+/// What comes from memory that nobody serves.
+#[derive(Debug)]
+pub enum Unserved {
+    /// A thread, by its own number, waits for a page.
+    Fault {
+        /// The page.
+        page: PageIndex,
+        /// The thread.
+        thread: u32,
+    },
+    /// A forked child's memory.
+    Child(Uffd),
+    /// A layout message; who has sent it goes on.
+    Layout,
+}
+
 /// An open userfaultfd.
 #[derive(Debug)]
 pub struct Uffd(OwnedFd);
@@ -202,6 +223,27 @@ impl Uffd {
     pub fn read(&self) -> Option<Message> {
         let mut raw = [RawMessage::default()];
         (self.read_raw(&mut raw) == 1).then(|| decode(raw[0].0)).flatten()
+    }
+
+    /// The same for memory that nobody serves any more: what its readers must be told, or ended for.
+    pub fn read_unserved(&self) -> Option<Unserved> {
+        Some(match self.read()? {
+            Message::Fault { page, thread, .. } => Unserved::Fault { page, thread },
+            // SAFETY: the message has just brought the descriptor into this process's table, and it is taken once.
+            Message::Fork(ForkedMemory(number)) => Unserved::Child(Self(unsafe { OwnedFd::from_raw_fd(number) })),
+            Message::Remove(_) | Message::Unmap(_) | Message::Remap { .. } => Unserved::Layout,
+        })
+    }
+
+    /// Wakes all that wait for a page of this memory: their messages have been read by somebody who has ended since.
+    pub fn wake_all(&self) {
+        // The kernel refuses a range beyond the last address that there can be, which the processor says.
+        for bits in ADDRESS_BITS {
+            let range = PageRange { start: FIRST_PAGE, end: PageIndex((1_u64 << bits) / PAGE_BYTES as u64 - 1) };
+            if self.wake(range).is_ok() {
+                return;
+            }
+        }
     }
 
     /// Hands the messages that one call to the kernel brings to `take`; says whether there may be more.

@@ -1,0 +1,45 @@
+//! Custody: `pleat run` gets a duplicate of each of our userfaultfds. The last one would go with our threads, and who shares the memory
+//! and lives on (clone with `CLONE_VM`, a child of a raw system call) would read zeros where pages are missing. Its custodian
+//! ends him instead.
+
+use core::time::Duration;
+
+use pager::ledger::Ledger;
+use sys::handover::Line;
+use sys::uffd::Uffd;
+use sys::{Errno, thread};
+
+/// What an agent sends with descriptors of memory.
+const WARDS: u8 = b'w';
+/// Calls while the custodian answers nobody: it may be stopped.
+const CALLS_MAX: usize = 10;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The line by which the custodian hears that this agent has ended; `None` if he cannot be reached (another network namespace).
+pub(crate) struct Custody(Option<Line>);
+
+impl Custody {
+    /// Entrusts memory to the custodian: the number of its userfaultfd.
+    pub(crate) fn begin(ledger: &Ledger, memory: i32) -> Self {
+        let name = ledger.custodian();
+        let line = (0..CALLS_MAX).find_map(|_| match Line::call_at_once(&name) {
+            Err(Errno::AGAIN) => {
+                thread::sleep(PAUSE);
+                None
+            }
+            called => Some(called.ok()),
+        });
+        Self(line.flatten().filter(|line| line.send(WARDS, &[memory]).is_ok()))
+    }
+
+    /// Entrusts further memory to him, that of a child which we do not follow.
+    pub(crate) fn add(&self, memory: &Uffd) {
+        // Who does not take it has ended, and with him the promise.
+        let _ = self.0.iter().try_for_each(|line| line.send(WARDS, &[memory.number()]));
+    }
+
+    /// In a forked child, where the number of the descriptor means something else.
+    pub(crate) fn forget(self) {
+        core::mem::forget(self.0);
+    }
+}

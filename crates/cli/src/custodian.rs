@@ -1,0 +1,297 @@
+//! The custodian: holds the userfaultfds of all managed processes beside their agents.
+//!
+//! A process may share a managed one's memory without being its thread (clone with `CLONE_VM`), or be its child by a raw system call, which
+//! no agent follows. When the managed one is killed its agent goes, and with the last userfaultfd the kernel would let missing
+//! pages read as zeros. The custodian's duplicates keep that from happening: who misses a page then waits, and gets SIGBUS from
+//! him. He is a thread of `pleat run`; where somebody lives on behind that, a process of his own (`pleat custodian`).
+
+use std::io::{PipeReader, PipeWriter};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use page::{PageCount, PageIndex};
+use pager::ledger::Ledger;
+use sys::Errno;
+use sys::handover::{DESCRIPTORS_MAX, Line, Reception};
+use sys::kernel::PageRange;
+use sys::uffd::{Uffd, Unserved};
+
+/// Between two looks whether memory without an agent is still somebody's.
+const LOOK: Duration = Duration::from_millis(20);
+/// Until a new custodian has been told all.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// An address that no userfaultfd of an agent's serves, for [`Uffd::is_orphaned`].
+const PROBE: PageIndex = PageIndex(16);
+/// After a call that cannot be taken, for want of descriptors.
+const PAUSE: Duration = Duration::from_millis(10);
+/// What `pleat run` tells a custodian that is to go on for it: where agents call; a ward with its line, or one without an agent; and
+/// more of the last one's memory.
+const RECEPTION: u8 = b'r';
+const WARD: u8 = b'l';
+const ORPHAN: u8 = b'o';
+const MORE: u8 = b'm';
+
+/// What one agent has entrusted.
+#[derive(Debug)]
+struct Ward {
+    /// Ends when the agent does.
+    line: Option<Line>,
+    memories: Vec<Uffd>,
+    /// Somebody has been told why he is ended.
+    told: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+struct Custodian {
+    reception: Reception,
+    wards: Vec<Ward>,
+}
+
+/// The custodian of a run, on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Custody {
+    thread: JoinHandle<Custodian>,
+    /// Closed when he is to stop.
+    stop: PipeWriter,
+}
+
+impl Custody {
+    /// Before the program starts: its agents find the name in the ledger.
+    pub(crate) fn begin(ledger: &Ledger) -> Result<Self> {
+        let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
+        ledger.set_custodian(&reception.name());
+        let (stopped, stop) = std::io::pipe()?;
+        let mut custodian = Custodian { reception, wards: Vec::new() };
+        let attend = move || {
+            custodian.attend(Some(&stopped));
+            custodian
+        };
+        Ok(Self { thread: std::thread::Builder::new().name("pleat-custodian".into()).spawn(attend)?, stop })
+    }
+
+    /// The run is over. Whom it has left behind somebody else looks after.
+    pub(crate) fn end(self) {
+        drop(self.stop);
+        let Ok(mut custodian) = self.thread.join() else { return };
+        custodian.look();
+        if !custodian.wards.is_empty()
+            && let Err(error) = custodian.leave_behind()
+        {
+            eprintln!("pleat: nobody looks after the memory of processes that live on: {error:#}");
+        }
+    }
+}
+
+/// `pleat custodian`: goes on for the `pleat run` whose line is its standard input.
+pub(crate) fn run() -> Result<ExitCode> {
+    let line = Line::by_number(0).map_err(|errno| anyhow!("is started by `pleat run` alone: {errno:?}"))?;
+    let mut custodian = Custodian::hear(&line).context("is started by `pleat run` alone")?;
+    drop(line);
+    custodian.attend(None);
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Custodian {
+    /// Until `stop` ends; without it until nobody is left.
+    fn attend(&mut self, stop: Option<&PipeReader>) {
+        while stop.is_some() || !self.wards.is_empty() {
+            let is_stopped = self.wait(stop);
+            self.admit();
+            self.look();
+            if is_stopped {
+                return;
+            }
+        }
+    }
+
+    /// Waits for calls, for agents that end and for those that they leave. Says whether to stop.
+    fn wait(&self, stop: Option<&PipeReader>) -> bool {
+        let numbers = self.wards.iter().flat_map(Ward::numbers).chain([self.reception.number()]);
+        let has_survivors = self.wards.iter().any(|ward| ward.line.is_none());
+        let limit = has_survivors.then_some(LOOK);
+        let stop_number = stop.map(std::os::fd::AsRawFd::as_raw_fd);
+        let ready = sys::host::wait_for_any(stop_number.into_iter().chain(numbers), limit);
+        stop_number.is_some() && ready == Some(0)
+    }
+
+    fn admit(&mut self) {
+        while let Some(line) = self.reception.accept(&|_| false) {
+            self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false });
+        }
+        if self.reception.is_called() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Looks at all; those that nobody is left of are let go.
+    fn look(&mut self) {
+        self.wards.iter_mut().for_each(Ward::look);
+        self.wards.retain(|ward| ward.line.is_some() || !ward.memories.is_empty());
+    }
+
+    /// Starts a process that goes on for us, beside the terminal's jobs, holding nothing of ours.
+    fn leave_behind(&self) -> Result<()> {
+        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("custodian").current_dir("/").process_group(0);
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().context("cannot leave a custodian behind")?;
+        self.tell(&Line::by_number(ours.as_raw_fd()).map_err(error)?)
+    }
+
+    fn tell(&self, line: &Line) -> Result<()> {
+        line.send(RECEPTION, &[self.reception.number()]).map_err(error)?;
+        for ward in &self.wards {
+            let (byte, own) = ward.line.as_ref().map_or((ORPHAN, None), |line| (WARD, Some(line.number())));
+            let numbers: Vec<i32> = own.into_iter().chain(ward.memories.iter().map(Uffd::number)).collect();
+            for (at, part) in numbers.chunks(DESCRIPTORS_MAX).enumerate() {
+                line.send(if at == 0 { byte } else { MORE }, part).map_err(error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What [`Custodian::tell`] tells.
+    fn hear(line: &Line) -> Result<Self> {
+        let mut reception = None;
+        let mut wards: Vec<Ward> = Vec::new();
+        loop {
+            let mut received = Vec::new();
+            let byte = line.receive(PATIENCE, &mut |fd, _| received.push(fd));
+            let mut received = received.into_iter();
+            match byte {
+                Ok(RECEPTION) => reception = received.next().map(Reception::adopt),
+                Ok(MORE) => {
+                    let last = wards.last_mut().context("more of nothing")?;
+                    last.memories.extend(received.map(Uffd::adopt));
+                }
+                Ok(byte) => {
+                    let line = if byte == WARD { received.next().map(Line::adopt) } else { None };
+                    wards.push(Ward { line, memories: received.map(Uffd::adopt).collect(), told: true });
+                }
+                Err(Errno::PIPE) => break,
+                Err(errno) => return Err(error(errno)),
+            }
+        }
+        Ok(Self { reception: reception.context("no reception")?, wards })
+    }
+}
+
+fn error(errno: Errno) -> anyhow::Error {
+    anyhow!("a line between processes: {errno:?}")
+}
+
+impl Ward {
+    /// What to wait for.
+    fn numbers(&self) -> impl Iterator<Item = i32> {
+        let line = self.line.as_ref().map(Line::number);
+        let memories = self.memories.iter().map(Uffd::number).filter(move |_| line.is_none());
+        line.into_iter().chain(memories)
+    }
+
+    fn look(&mut self) {
+        while let Some(line) = self.line.as_ref().filter(|line| line.is_readable(Duration::ZERO)) {
+            let memories = &mut self.memories;
+            match line.receive(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
+                Ok(_) => {}
+                Err(Errno::PIPE | Errno::CONNRESET) => {
+                    // Its agent has ended, perhaps with faults in its hands.
+                    self.line = None;
+                    self.memories.iter().for_each(Uffd::wake_all);
+                }
+                // Descriptors that do not arrive are lost; as long as the agent lives the memory is its own.
+                Err(_) => break,
+            }
+        }
+        if self.line.is_some() {
+            return;
+        }
+        self.memories.retain(|memory| !memory.is_orphaned(PROBE));
+        let mut at = 0;
+        while at < self.memories.len() {
+            match self.memories[at].read_unserved() {
+                Some(Unserved::Fault { page, thread }) => self.end(at, page, thread),
+                Some(Unserved::Child(memory)) => self.memories.push(memory),
+                Some(Unserved::Layout) => {}
+                None => at += 1,
+            }
+        }
+    }
+
+    /// Ends who waits for a page of this memory, by SIGBUS.
+    fn end(&mut self, at: usize, page: PageIndex, thread: u32) {
+        if !self.told {
+            self.told = true;
+            eprintln!("pleat: process {thread} is ended: who had its memory in hand has ended before it");
+        }
+        let memory = &self.memories[at];
+        if memory.poison(page).is_err() {
+            // Its layout is changing, or somebody else has been there: who waits comes again.
+            let _ = memory.wake(PageRange::new(page, PageCount(1)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sys::uffd::{Faults, feature};
+
+    use super::*;
+
+    /// More memory than goes into one message.
+    const MANY: usize = DESCRIPTORS_MAX + 10;
+
+    fn lines() -> (Line, Line) {
+        let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
+        [one, other].map(|end| Line::by_number(end.as_raw_fd()).unwrap()).into()
+    }
+
+    fn memories(count: usize) -> Option<Vec<Uffd>> {
+        let open = || Uffd::open(feature::NEEDED_IN_USER_MODE, Faults::OfUserMode);
+        let opened: Result<_, _> = (0..count).map(|_| open()).collect();
+        opened.inspect_err(|errno| println!("skipped: userfaultfd: {errno:?}")).ok()
+    }
+
+    fn shape(custodian: &Custodian) -> Vec<(bool, usize)> {
+        custodian.wards.iter().map(|ward| (ward.line.is_some(), ward.memories.len())).collect()
+    }
+
+    #[test]
+    fn who_goes_on_knows_all_wards() {
+        let (Some(many), Some(few), Some(own)) = (memories(MANY), memories(2), memories(1)) else { return };
+        let agents: Vec<_> = (0..2).map(|_| lines()).collect();
+        let [first, second] = [0, 1].map(|at| Line::by_number(agents[at].0.number()).ok());
+        let ward = |line, memories| Ward { line, memories, told: false };
+        let wards = vec![ward(first, many), ward(None, few), ward(second, own)];
+        let custodian = Custodian { reception: Reception::open().unwrap(), wards };
+        let (ours, theirs) = lines();
+        custodian.tell(&ours).unwrap();
+        drop(ours);
+        let heard = Custodian::hear(&theirs).unwrap();
+        assert_eq!(shape(&heard), [(true, MANY), (false, 2), (true, 1)]);
+        assert_eq!(shape(&heard), shape(&custodian));
+    }
+
+    /// What it reads of memory that an agent serves, the agent would wait for.
+    #[test]
+    fn memory_is_looked_at_when_its_agent_has_ended() {
+        let Some(own) = memories(1) else { return };
+        let mut custodian = Custodian { reception: Reception::open().unwrap(), wards: Vec::new() };
+        let line = Line::call_at_once(&custodian.reception.name()).unwrap();
+        line.send(b'w', &[own[0].number()]).unwrap();
+        custodian.admit();
+        custodian.look();
+        assert_eq!(shape(&custodian), [(true, 1)]);
+        assert_eq!(custodian.wards[0].numbers().count(), 1, "it waits for the line alone");
+        drop(line);
+        custodian.look();
+        assert_eq!(shape(&custodian), [(false, 1)], "this process is still there");
+        assert_ne!(custodian.wards[0].numbers().next(), None);
+    }
+}
