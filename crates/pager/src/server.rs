@@ -7,6 +7,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use backing::{ASIDE_MAX, ReadBuffer, ReadError, ReadJob};
@@ -218,6 +219,8 @@ impl Server {
         state: Held<'_, State<S>>,
     ) -> Result<Served, Stuck> {
         let begun = pager.kernel.now_ns();
+        // Faults that wait for room may be many, and more come meanwhile: who serves one after the other is not stuck.
+        pager.entry.busy_since_ns.store(begun, Ordering::Relaxed);
         let (mut window, below) = if pager.is_recorded() {
             (PageCount(1), PageCount::ZERO)
         } else {

@@ -97,6 +97,28 @@ fn incompressible_pages_do_not_hold_a_fault_up() {
 }
 
 /// More distinct words than the table holds: the rest is encoded.
+/// The watchdog ends a process whose handler is at the same thing for ten seconds, and a fault may wait a fifth of one for room.
+#[test]
+fn each_fault_is_a_sign_of_life() {
+    let mut world = world(400, Setup::plain(6), Content::Text);
+    let pages = [7, 107, 207].map(|page| PageIndex(FIRST + page));
+    while pages.iter().any(|page| world.pager.lock().cache.place(*page) == Place::Resident) {
+        world.round();
+        Worker::evict(&world.pager);
+        Worker::patient().encode(&world.pager);
+    }
+    for (thread, page) in pages.into_iter().enumerate() {
+        world.program.borrow_mut().touch(&world.pager.kernel, thread, page, None);
+    }
+    let entry = world.pager.entry;
+    let seen = std::rc::Rc::new(std::cell::RefCell::new(std::collections::BTreeSet::new()));
+    let signs = seen.clone();
+    serve_while(world, Call::Now, move |_, _, _| {
+        signs.borrow_mut().insert(entry.busy_since_ns.load(core::sync::atomic::Ordering::Relaxed));
+    });
+    assert!(seen.borrow().len() >= 3, "{seen:?}");
+}
+
 #[test]
 fn too_many_words_are_encoded() {
     let share = ByteCount(8 << 20);
