@@ -101,6 +101,13 @@ fn forks_in_user_mode() {
     compare_source("user-forks", "32M", "calls.c", &["forks"]);
 }
 
+/// A call that changes the layout is not interrupted: the handler's fork, or another thread's, would wait for it.
+#[test]
+fn signals_meet_no_half_done_change_of_the_layout() {
+    compare_source("user-interrupted-forks", "24M", "interrupted.c", &["forks"]);
+    compare_source("user-interrupted-changes", "24M", "interrupted.c", &["changes"]);
+}
+
 #[test]
 fn what_a_child_does_not_have_in_user_mode() {
     let Some(run) = compare_source("user-left-out", "24M", "leftout.c", &[]) else { return };

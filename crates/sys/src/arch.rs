@@ -46,6 +46,7 @@ pub(crate) mod number {
     pub(crate) const SCHED_SETATTR: usize = 314;
     pub(crate) const USERFAULTFD: usize = 323;
     pub(crate) const CLOSE_RANGE: usize = 436;
+    pub(crate) const PROCESS_MADVISE: usize = 440;
     pub(crate) const FORK: usize = 57;
     pub(crate) const VFORK: usize = 58;
     pub(crate) const RT_SIGSUSPEND: usize = 130;

@@ -23,6 +23,8 @@ const MAP_POPULATE: u64 = 0x8000;
 const MAP_STACK: u64 = 0x2_0000;
 /// Around the stack pointer of a stack that nobody has told us of.
 const STRANGE_STACK_BYTES: u64 = 64 << 10;
+/// More than the frame of a signal and our own take of the stack.
+const HANDLER_STACK_BYTES: u64 = 64 << 10;
 
 /// The handler of SIGSYS. All signals but SIGSEGV and SIGBUS are blocked while it runs.
 pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: *mut Context) {
@@ -228,7 +230,19 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
         }
         _ => {}
     }
-    go_on_with(context, &hold, arguments);
+    if context.rax as usize == number::PROCESS_MADVISE || touches_handler(start, end, context.rsp) {
+        return go_on_with(context, &hold, arguments);
+    }
+    // Right here, where no signal's handler can run in the middle of it: one that forks would wait for this call, and so would
+    // the fork of another thread while that handler changes the layout. None of these calls waits for anything for long.
+    // SAFETY: the program's own call.
+    context.rax = unsafe { syscall(context.rax as usize, arguments.map(|argument| argument as usize)) } as u64;
+    hold.let_go();
+}
+
+/// Whether a range may hold what we are running on: the frame of the signal, and ours, below the program's stack pointer.
+fn touches_handler(start: u64, end: u64, stack_pointer: u64) -> bool {
+    start < stack_pointer && stack_pointer.saturating_sub(HANDLER_STACK_BYTES) < end
 }
 
 /// mremap of what the program may see as one mapping.
