@@ -34,7 +34,7 @@ impl Custody {
 
     /// Entrusts further memory to him, that of a child which we do not follow.
     pub(crate) fn add(&self, memory: &Uffd) {
-        // Who does not take it has ended, and with him the promise.
+        // Where he does not take it, because he has ended or more is on its way than may be, nobody will look after it.
         let _ = self.0.iter().try_for_each(|line| line.send(WARDS, &[memory.number()]));
     }
 

@@ -33,6 +33,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(2);
 /// Longest wait of a parent for its child's agent, in looks: a child that is stopped in between holds its parent up no
 /// longer, five seconds. Where both hardly get a processor the looks take longer, too.
 const PARENT_LOOKS_MAX: u32 = 2500;
+/// After so long who waits for the keeper looks whether there is one.
+const GONE_NS: u64 = 100_000_000;
 /// Between two looks for what comes soon.
 pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 /// What the agents say to each other.
@@ -318,6 +320,12 @@ impl Agent {
             keeper.pager.wake_reclaimer();
             wait_while(&forks.resting, 0, LOOK, Sharing::Process);
             waited_ns += running.step_ns(sys::clock::now_ns());
+            if waited_ns > GONE_NS && keeper.is_gone() {
+                fail(format_args!(
+                    "process {} shares the memory of one that has ended, and cannot fork; it is ended",
+                    thread::process_id()
+                ));
+            }
             if waited_ns > STUCK_NS && !has_told {
                 has_told = true;
                 // Nothing else in the reclaimer's round has no limit: it reads a segment to clean it, or punches one out.

@@ -65,6 +65,11 @@ impl Keeper {
         unsafe { &*self.entry.load(Ordering::Acquire) }
     }
 
+    /// Whether the handler's process has ended, of which this one shares the memory (clone with `CLONE_VM`).
+    pub(crate) fn is_gone(&self) -> bool {
+        !thread::exists(self.handler.load(Ordering::Relaxed))
+    }
+
     /// On the handler's thread, in a loop that may last: says that it is not stuck.
     pub(crate) fn is_alive(&self) {
         self.entry().busy_since_ns.store(self.pager.kernel.now_ns(), Ordering::Relaxed);

@@ -3,16 +3,19 @@
 //! A process may share a managed one's memory without being its thread (clone with `CLONE_VM`), or be its child by a raw system call, which
 //! no agent follows. When the managed one is killed its agent goes, and with the last userfaultfd the kernel would let missing
 //! pages read as zeros. The custodian's duplicates keep that from happening: who misses a page then waits, and gets SIGBUS from
-//! him. He is a thread of `pleat run`; where somebody lives on behind that, a process of his own (`pleat custodian`).
+//! him, or EFAULT in a system call. He is a thread of `pleat run`; where somebody lives on behind that, a process of his own
+//! (`pleat custodian`).
 
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use page::{PageCount, PageIndex};
 use pager::ledger::Ledger;
@@ -21,12 +24,16 @@ use sys::handover::{DESCRIPTORS_MAX, Line, Reception};
 use sys::kernel::PageRange;
 use sys::uffd::{Uffd, Unserved};
 
+use crate::failure::say;
+
 /// Between two looks whether memory without an agent is still somebody's.
 const LOOK: Duration = Duration::from_millis(20);
 /// Until a new custodian has been told all.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// An address that no userfaultfd of an agent's serves, for [`Uffd::is_orphaned`].
-const PROBE: PageIndex = PageIndex(16);
+/// An address that can be one, for [`Uffd::is_orphaned`].
+const PROBE: PageIndex = PageIndex(1 << 16);
+/// Descriptors that are left to the rest of `pleat run`.
+const DESCRIPTORS_LEFT: u64 = 64;
 /// After a call that cannot be taken, for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(10);
 /// What `pleat run` tells a custodian that is to go on for it: where agents call; a ward with its line, or one without an agent; and
@@ -51,6 +58,10 @@ struct Ward {
 struct Custodian {
     reception: Reception,
     wards: Vec<Ward>,
+    /// The run's, while there is `pleat run`.
+    ledger: Option<&'static Ledger>,
+    /// More descriptors than this are not held.
+    held_max: usize,
 }
 
 /// The custodian of a run, on a thread of its own.
@@ -63,11 +74,11 @@ pub(crate) struct Custody {
 
 impl Custody {
     /// Before the program starts: its agents find the name in the ledger.
-    pub(crate) fn begin(ledger: &Ledger) -> Result<Self> {
+    pub(crate) fn begin(ledger: &'static Ledger) -> Result<Self> {
         let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
         ledger.set_custodian(&reception.name());
         let (stopped, stop) = std::io::pipe()?;
-        let mut custodian = Custodian { reception, wards: Vec::new() };
+        let mut custodian = Custodian { ledger: Some(ledger), ..Custodian::new(reception, Vec::new()) };
         let attend = move || {
             custodian.attend(Some(&stopped));
             custodian
@@ -83,13 +94,15 @@ impl Custody {
         if !custodian.wards.is_empty()
             && let Err(error) = custodian.leave_behind()
         {
-            eprintln!("pleat: nobody looks after the memory of processes that live on: {error:#}");
+            say(format_args!("nobody looks after the memory of processes that live on: {error:#}"));
         }
     }
 }
 
 /// `pleat custodian`: goes on for the `pleat run` whose line is its standard input.
 pub(crate) fn run() -> Result<ExitCode> {
+    // What `pleat run` has inherited is not ours to keep open.
+    sys::host::close_from(3);
     let line = Line::by_number(0).map_err(|errno| anyhow!("is started by `pleat run` alone: {errno:?}"))?;
     let mut custodian = Custodian::hear(&line).context("is started by `pleat run` alone")?;
     drop(line);
@@ -98,14 +111,23 @@ pub(crate) fn run() -> Result<ExitCode> {
 }
 
 impl Custodian {
+    fn new(reception: Reception, wards: Vec<Ward>) -> Self {
+        // The soft limit is raised to it.
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
+        Self { reception, wards, ledger: None, held_max: limit.saturating_sub(DESCRIPTORS_LEFT) as usize }
+    }
+
     /// Until `stop` ends; without it until nobody is left.
     fn attend(&mut self, stop: Option<&PipeReader>) {
         while stop.is_some() || !self.wards.is_empty() {
             let is_stopped = self.wait(stop);
-            self.admit();
-            self.look();
+            let has_heard = self.admit() | self.look();
             if is_stopped {
                 return;
+            }
+            if !has_heard {
+                // Something is there that cannot be taken, for want of descriptors or memory.
+                std::thread::sleep(PAUSE);
             }
         }
     }
@@ -115,24 +137,36 @@ impl Custodian {
         let numbers = self.wards.iter().flat_map(Ward::numbers).chain([self.reception.number()]);
         let has_survivors = self.wards.iter().any(|ward| ward.line.is_none());
         let limit = has_survivors.then_some(LOOK);
-        let stop_number = stop.map(std::os::fd::AsRawFd::as_raw_fd);
+        let stop_number = stop.map(AsRawFd::as_raw_fd);
         let ready = sys::host::wait_for_any(stop_number.into_iter().chain(numbers), limit);
         stop_number.is_some() && ready == Some(0)
     }
 
-    fn admit(&mut self) {
-        while let Some(line) = self.reception.accept(&|_| false) {
-            self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false });
+    /// Says whether somebody has called. Who has changed his user is known by the ledger.
+    fn admit(&mut self) -> bool {
+        let mut has_called = false;
+        let ledger = self.ledger;
+        let is_of_the_run = |pid: u32| {
+            let used = ledger.map_or(0, |ledger| ledger.processes_used.load(Acquire) as usize);
+            let entries = ledger.into_iter().flat_map(|ledger| &ledger.processes).take(used);
+            entries.into_iter().any(|entry| entry.pid.load(Relaxed) == pid)
+        };
+        while self.reception.is_called() {
+            let Some(line) = self.reception.accept(&is_of_the_run) else { break };
+            has_called = true;
+            if self.wards.iter().map(Ward::held).sum::<usize>() < self.held_max {
+                self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false });
+            }
         }
-        if self.reception.is_called() {
-            std::thread::sleep(PAUSE);
-        }
+        has_called
     }
 
-    /// Looks at all; those that nobody is left of are let go.
-    fn look(&mut self) {
-        self.wards.iter_mut().for_each(Ward::look);
+    /// Looks at all; those that nobody is left of are let go. Says whether there was anything.
+    fn look(&mut self) -> bool {
+        let has_heard = self.wards.iter_mut().fold(false, |heard, ward| ward.look() | heard);
+        let before = self.wards.len();
         self.wards.retain(|ward| ward.line.is_some() || !ward.memories.is_empty());
+        has_heard || self.wards.len() < before || self.wards.iter().any(|ward| ward.line.is_none())
     }
 
     /// Starts a process that goes on for us, beside the terminal's jobs, holding nothing of ours.
@@ -179,7 +213,7 @@ impl Custodian {
                 Err(errno) => return Err(error(errno)),
             }
         }
-        Ok(Self { reception: reception.context("no reception")?, wards })
+        Ok(Self::new(reception.context("no reception")?, wards))
     }
 }
 
@@ -195,8 +229,17 @@ impl Ward {
         line.into_iter().chain(memories)
     }
 
-    fn look(&mut self) {
+    /// How many descriptors.
+    fn held(&self) -> usize {
+        1 + self.memories.len()
+    }
+
+    /// Says whether there was anything to hear.
+    fn look(&mut self) -> bool {
+        let mut has_heard = false;
         while let Some(line) = self.line.as_ref().filter(|line| line.is_readable(Duration::ZERO)) {
+            // Children that nobody follows come and go while their parent lives. Asking takes nothing from its agent.
+            self.memories.retain(|memory| !memory.is_orphaned(PROBE));
             let memories = &mut self.memories;
             match line.receive(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
                 Ok(_) => {}
@@ -208,32 +251,40 @@ impl Ward {
                 // Descriptors that do not arrive are lost; as long as the agent lives the memory is its own.
                 Err(_) => break,
             }
+            has_heard = true;
         }
-        if self.line.is_some() {
-            return;
-        }
+        has_heard | (self.line.is_none() && self.look_at_memories())
+    }
+
+    /// The agent has ended.
+    fn look_at_memories(&mut self) -> bool {
         self.memories.retain(|memory| !memory.is_orphaned(PROBE));
-        let mut at = 0;
+        let (mut at, mut has_heard) = (0, false);
         while at < self.memories.len() {
             match self.memories[at].read_unserved() {
                 Some(Unserved::Fault { page, thread }) => self.end(at, page, thread),
                 Some(Unserved::Child(memory)) => self.memories.push(memory),
                 Some(Unserved::Layout) => {}
-                None => at += 1,
+                None => {
+                    at += 1;
+                    continue;
+                }
             }
+            has_heard = true;
         }
+        has_heard
     }
 
-    /// Ends who waits for a page of this memory, by SIGBUS.
+    /// Who waits for a page of this memory gets SIGBUS, or in a system call EFAULT.
     fn end(&mut self, at: usize, page: PageIndex, thread: u32) {
-        if !self.told {
-            self.told = true;
-            eprintln!("pleat: process {thread} is ended: who had its memory in hand has ended before it");
-        }
         let memory = &self.memories[at];
         if memory.poison(page).is_err() {
             // Its layout is changing, or somebody else has been there: who waits comes again.
             let _ = memory.wake(PageRange::new(page, PageCount(1)));
+        }
+        if !self.told {
+            self.told = true;
+            say(format_args!("thread {thread} misses a page that was lost with another process; it gets SIGBUS"));
         }
     }
 }
@@ -269,7 +320,7 @@ mod tests {
         let [first, second] = [0, 1].map(|at| Line::by_number(agents[at].0.number()).ok());
         let ward = |line, memories| Ward { line, memories, told: false };
         let wards = vec![ward(first, many), ward(None, few), ward(second, own)];
-        let custodian = Custodian { reception: Reception::open().unwrap(), wards };
+        let custodian = Custodian::new(Reception::open().unwrap(), wards);
         let (ours, theirs) = lines();
         custodian.tell(&ours).unwrap();
         drop(ours);
@@ -282,7 +333,7 @@ mod tests {
     #[test]
     fn memory_is_looked_at_when_its_agent_has_ended() {
         let Some(own) = memories(1) else { return };
-        let mut custodian = Custodian { reception: Reception::open().unwrap(), wards: Vec::new() };
+        let mut custodian = Custodian::new(Reception::open().unwrap(), Vec::new());
         let line = Line::call_at_once(&custodian.reception.name()).unwrap();
         line.send(b'w', &[own[0].number()]).unwrap();
         custodian.admit();

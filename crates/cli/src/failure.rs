@@ -1,6 +1,7 @@
 //! Ends of `pleat` itself: one line and a status.
 
 use std::fmt;
+use std::io::Write as _;
 
 /// pleat itself failed.
 pub(crate) const STATUS_PLEAT: u8 = 125;
@@ -39,4 +40,10 @@ pub(crate) fn usage_line(error: &clap::Error) -> String {
     let message = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<_> = message.split_whitespace().collect();
     words.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+/// Prints a line if anybody reads it. Not `eprintln!`, which panics where standard error has been closed: the program's
+/// status would be lost, and with us the memory that we look after.
+pub(crate) fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "pleat: {line}");
 }

@@ -36,6 +36,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use args::{Bench, Cli, Command};
+use failure::say;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("pleat: {error:#}");
+        say(format_args!("{error:#}"));
         ExitCode::from(failure::status_of(&error))
     })
 }
@@ -72,7 +73,7 @@ fn usage(error: &clap::Error) -> ExitCode {
             ExitCode::from(failure::STATUS_PLEAT)
         }
         _ => {
-            eprintln!("pleat: {}", failure::usage_line(error));
+            say(format_args!("{}", failure::usage_line(error)));
             ExitCode::from(failure::STATUS_PLEAT)
         }
     }

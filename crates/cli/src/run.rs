@@ -1,5 +1,6 @@
 //! `pleat run`: checks everything that can be checked, starts the program with the agent, and ends as it ends.
 
+use std::io::Write as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -82,12 +83,14 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
         started,
         ended_stuck: false,
     };
-    let end = supervisor.run()?;
-    supervisor.write_stats(false);
+    let end = supervisor.run();
     custody.end();
+    let end = end?;
+    supervisor.write_stats(false);
     end_watch()?;
     if args.verbose {
-        eprint!("{}", summary::Summary { run: &run, report: &supervisor.report(false) });
+        let summary = summary::Summary { run: &run, report: &supervisor.report(false) };
+        let _ = write!(std::io::stderr(), "{summary}");
     }
     Ok(leave(end))
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::failure::say;
 use crate::proc::{self, Stat};
 use crate::program;
 
@@ -37,7 +38,7 @@ impl Strays {
     fn judge(pid: u32, path: &Path) -> bool {
         // Read through /proc: the file may have been replaced, or lie in another mount namespace.
         let Some(reason) = program::unmanageable(&PathBuf::from(format!("/proc/{pid}/exe"))) else { return true };
-        eprintln!("pleat: {} is {reason}: it runs outside the budget", path.display());
+        say(format_args!("{} is {reason}: it runs outside the budget", path.display()));
         false
     }
 }

@@ -1,5 +1,6 @@
 //! Watches a run: wakes the agents when memory gets short, ends what hangs, and keeps the statistics current.
 
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,6 +15,7 @@ use page::ByteCount;
 use pager::ledger::{Ledger, Phase};
 
 use crate::bell::Bell;
+use crate::failure::say;
 use crate::proc;
 use crate::signals::Signals;
 use crate::stats::{Report, StatsFile};
@@ -106,7 +108,7 @@ impl Supervisor {
         if let Err(error) = written
             && !running
         {
-            eprintln!("pleat: --stats: {error:#}");
+            say(format_args!("--stats: {error:#}"));
         }
         self.stats = Some(stats);
     }
@@ -134,7 +136,7 @@ impl Supervisor {
             return watch_interval(left);
         }
         if let Some(warning) = self.swap_warning.take() {
-            eprintln!("pleat: {warning}");
+            say(format_args!("{warning}"));
         }
         if !is_active {
             self.ledger.activate();
@@ -146,15 +148,15 @@ impl Supervisor {
     fn pass_message_on(&self) {
         if let Some(text) = self.ledger.take_message() {
             let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-            eprint!("{}", String::from_utf8_lossy(text));
+            let _ = write!(std::io::stderr(), "{}", String::from_utf8_lossy(text));
         }
     }
 
     fn end_stuck(&mut self, look: &Look) {
         for pid in &look.stuck {
-            eprintln!(
-                "pleat: fault handler of process {pid} is stuck; ending it, because its memory can no longer be served"
-            );
+            say(format_args!(
+                "fault handler of process {pid} is stuck; ending it, because its memory can no longer be served"
+            ));
             kill(*pid);
             self.ended_stuck |= *pid == self.child.id();
         }

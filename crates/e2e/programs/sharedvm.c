@@ -2,6 +2,7 @@
 // ended. It may be ended, but must not find other content.
 //   sharedvm MIB clone        shares it; the other one is killed
 //   sharedvm MIB fork         has a copy; the other one is killed
+//   sharedvm MIB refork       shares it, and forks when the other one has been killed
 //   sharedvm MIB leave FILE   shares it; the other one is the first process and exits; what was found is written to FILE
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -21,7 +22,7 @@ enum { WORDS = 512 };
 
 static uint64_t *memory, pages;
 static pid_t parent;
-static int file = -1;
+static int file = -1, forks_again;
 static char stack[1 << 16];
 
 static uint64_t word(uint64_t page, uint64_t at) { return page * 0x9e3779b97f4a7c15u ^ at % 7; }
@@ -38,6 +39,7 @@ static int outlive(void *unused) {
     (void)unused;
     while (syscall(SYS_getppid) == parent) usleep(1000);
     usleep(50000);
+    if (forks_again) fork();
     int status = 0;
     for (uint64_t page = 0; page < pages; page++)
         for (uint64_t at = 0; at < WORDS; at++)
@@ -61,6 +63,7 @@ static void copy(void) {
 int main(int count, char **arguments) {
     if (count < 3) return 2;
     pages = strtoull(arguments[1], 0, 10) * 256;
+    forks_again = strcmp(arguments[2], "refork") == 0;
     if (count > 3) {
         file = open(arguments[3], O_WRONLY | O_CREAT | O_TRUNC, 0600);
         fill();

@@ -70,3 +70,16 @@ fn a_second_agent_in_a_process_stays_out() {
     );
     assert_joins("second-agent", &words([python(), "-c", &load]));
 }
+
+/// Nobody reads what is said any more, as behind `pleat run ... 2>&1 | head -1`: the status is the program's all the same.
+#[test]
+fn lines_that_nobody_reads_do_not_change_the_status() {
+    let turn = turn("environment-unread");
+    let mut options = turn.options("32M");
+    options.push("-v".to_owned());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = pleat_e2e::pleat_command(&options, &words(["sh", "-c", "exit 7"]));
+    let status = command.stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(7), "{status}");
+}

@@ -95,6 +95,12 @@ fn who_shares_memory_and_outlives_its_agent_reads_no_zeros() {
     outlive("shared-vm", "clone", MODES);
 }
 
+/// There is nobody whom the fork could wait for.
+#[test]
+fn who_shares_memory_and_outlives_its_agent_does_not_hang_in_fork() {
+    outlive("shared-refork", "refork", &[""]);
+}
+
 /// No agent follows the child, and its parent's has ended.
 #[test]
 fn a_child_of_a_raw_system_call_that_outlives_its_parent_reads_no_zeros() {

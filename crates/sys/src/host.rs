@@ -87,6 +87,12 @@ pub fn wait_for_any(numbers: impl Iterator<Item = i32>, limit: Option<Duration>)
     (ready > 0).then(|| fds.iter().position(|fd| !fd.revents().is_empty())).flatten()
 }
 
+/// Closes this process's descriptors from this number on. Nobody in it may own one of them.
+pub fn close_from(number: u32) {
+    // SAFETY: takes three numbers. The only error is a range that is none.
+    unsafe { crate::arch::syscall(crate::arch::number::CLOSE_RANGE, [number as usize, u32::MAX as usize, 0, 0, 0, 0]) };
+}
+
 /// How a userfaultfd was got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {

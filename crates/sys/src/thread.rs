@@ -136,6 +136,13 @@ pub fn close_all_descriptors() {
     assert!(result == 0);
 }
 
+/// Whether there is a thread of this number, as this process sees numbers.
+pub fn exists(thread: u32) -> bool {
+    // SAFETY: takes two numbers; no signal is sent.
+    let result = unsafe { arch::syscall(number::TKILL, [thread as usize, 0, 0, 0, 0, 0]) };
+    errno(result) != Err(Errno::SRCH)
+}
+
 /// Ends this thread alone.
 pub fn exit_thread() -> ! {
     loop {

@@ -57,7 +57,7 @@ pub enum Faults {
 }
 
 /// Nothing can be mapped below (`vm.mmap_min_addr`), on the machines we know.
-const FIRST_PAGE: PageIndex = PageIndex(16);
+const FIRST_PAGE: PageIndex = PageIndex(256);
 /// Bits of an address of a program: those of x86-64 and aarch64, the most first.
 const ADDRESS_BITS: [u32; 4] = [48, 47, 42, 39];
 
@@ -185,7 +185,7 @@ impl Uffd {
     }
 
     /// Whether the address space behind it is gone: its last process has ended or has executed another program.
-    /// `probe` is an address that this descriptor serves.
+    /// `probe` is an address that a program can have; it is not touched.
     pub fn is_orphaned(&self, probe: PageIndex) -> bool {
         // Write-protecting what is not registered for it is NOENT; without an address space it is SRCH.
         const UFFDIO_WRITEPROTECT: usize = 0xc018_aa06;
@@ -257,7 +257,7 @@ impl Uffd {
     fn read_raw(&self, raw: &mut [RawMessage]) -> usize {
         // SAFETY: any bytes are valid as words and words as bytes; the length is that of the slice.
         let bytes: &mut [u8] = unsafe { core::slice::from_raw_parts_mut(raw.as_mut_ptr().cast(), size_of_val(raw)) };
-        // AGAIN: nothing there. INTR cannot be, our signals are blocked. Anything else: nothing to be had.
+        // AGAIN: nothing there. INTR cannot be, for it does not wait. Anything else: nothing to be had.
         rustix::io::read(&self.0, bytes).unwrap_or(0) / size_of::<RawMessage>()
     }
 }

@@ -83,20 +83,6 @@ fn who_waits_for_a_scan_gets_it_when_the_pause_ends() {
     assert!(scans(&world) == before + 1 && !world.pager.announcements.is_one_new());
 }
 
-/// Without swap such pages go out and straight back. A fault that finds no room must not move them for ever.
-#[test]
-fn incompressible_pages_do_not_hold_a_fault_up() {
-    let share = ByteCount(3 << 19);
-    let mut world = world(500, Setup { share, ..Setup::plain(1) }, Content::Noise);
-    let mut exhausted = false;
-    for _ in 0..100 {
-        exhausted |= world.round().exhausted;
-    }
-    assert!(exhausted);
-    world.finish().unwrap();
-}
-
-/// More distinct words than the table holds: the rest is encoded.
 /// The watchdog ends a process whose handler is at the same thing for ten seconds, and a fault may wait a fifth of one for room.
 #[test]
 fn each_fault_is_a_sign_of_life() {
@@ -119,6 +105,20 @@ fn each_fault_is_a_sign_of_life() {
     assert!(seen.borrow().len() >= 3, "{seen:?}");
 }
 
+/// Without swap such pages go out and straight back. A fault that finds no room must not move them for ever.
+#[test]
+fn incompressible_pages_do_not_hold_a_fault_up() {
+    let share = ByteCount(3 << 19);
+    let mut world = world(500, Setup { share, ..Setup::plain(1) }, Content::Noise);
+    let mut exhausted = false;
+    for _ in 0..100 {
+        exhausted |= world.round().exhausted;
+    }
+    assert!(exhausted);
+    world.finish().unwrap();
+}
+
+/// More distinct words than the table holds: the rest is encoded.
 #[test]
 fn too_many_words_are_encoded() {
     let share = ByteCount(8 << 20);
