@@ -30,6 +30,20 @@ const TELL_TRIES_MAX: u32 = 1000;
 /// A layout change as the agents tell it to each other.
 type Change = (u8, [u64; 3]);
 
+/// What has changed in a child's layout since the state was frozen.
+struct Changes {
+    /// Before the fork: the frozen state's journal knows of it.
+    shared: Vec<Change>,
+    /// By the child itself, in fork handlers of other libraries that run before ours.
+    own: Vec<Change>,
+}
+
+impl Changes {
+    fn all(&self) -> impl Iterator<Item = &Change> {
+        self.shared.iter().chain(&self.own)
+    }
+}
+
 /// A child that may be libc's.
 struct Candidate {
     memory: Uffd,
@@ -66,8 +80,8 @@ impl Attendant {
         let reader = self.find(keeper, server).and_then(|(Candidate { memory: child, changes }, line)| {
             self.refuse_others(keeper);
             if let Some(shared) = self.place(keeper, server, &child) {
-                let changes = shared.iter().filter_map(change).chain(changes).collect();
-                self.serve_until_taken_over(keeper, server, &child, line, changes)
+                let shared = shared.iter().filter_map(change).collect();
+                self.serve_until_taken_over(keeper, server, &child, line, Changes { shared, own: changes })
             } else {
                 self.refuse_misplaced(keeper, server, &child, line);
                 None
@@ -194,15 +208,14 @@ impl Attendant {
         None
     }
 
-    /// Serves the child's faults and hands its memory over; `line` if its agent has called. `changes`: in the child's layout
-    /// since the state was frozen. `None`: the child has ended first.
+    /// Serves the child's faults and hands its memory over; `line` if its agent has called. `None`: the child has ended first.
     fn serve_until_taken_over(
         &mut self,
         keeper: &Keeper,
         server: &mut Server,
         child: &Uffd,
         mut line: Option<Line>,
-        mut changes: Vec<Change>,
+        mut changes: Changes,
     ) -> Option<Line> {
         let send = |line: &Line| keeper.forks.send_descriptors(line, Some(child.number()), &keeper.pager);
         line.iter().for_each(send);
@@ -210,7 +223,7 @@ impl Attendant {
             let others = [child.as_fd(), keeper.forks.reception.as_fd()].into_iter();
             keeper.pager.kernel.wait_for_any(others.chain(line.as_ref().map(Line::as_fd)), LOOK);
             self.serve_others(keeper, server);
-            serve_child(keeper, server, child, &mut changes);
+            serve_child(keeper, server, child, &mut changes.own);
             match &line {
                 None if child.is_orphaned(keeper.pager.kernel.probe()) => return None,
                 None => {
@@ -220,8 +233,8 @@ impl Attendant {
                 Some(ready) if !ready.is_readable(Duration::ZERO) => {}
                 Some(ready) => match ready.hear(Duration::ZERO) {
                     Ok((READY, words)) if keeper.forks.is_of_this_fork(words) => {
-                        serve_child(keeper, server, child, &mut changes);
-                        let told = changes.iter().try_for_each(|(byte, words)| ready.tell(*byte, *words));
+                        serve_child(keeper, server, child, &mut changes.own);
+                        let told = changes.all().try_for_each(|(byte, words)| ready.tell(*byte, *words));
                         return told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok().then_some(line).flatten();
                     }
                     Ok((FILL, words)) if keeper.forks.is_of_this_fork(words) => {
@@ -238,16 +251,16 @@ impl Attendant {
     }
 
     /// Brings all that the child misses. False if that cannot be told: a range has moved meanwhile, or a page is lost.
-    fn fill(&mut self, keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<Change>) -> bool {
+    fn fill(&mut self, keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Changes) -> bool {
         let mut from = PageIndex(0);
         loop {
             self.serve_others(keeper, server);
-            serve_child(keeper, server, child, changes);
-            if changes.iter().any(|(byte, _)| *byte == MOVED) {
+            serve_child(keeper, server, child, &mut changes.own);
+            if changes.all().any(|(byte, _)| *byte == MOVED) {
                 return false;
             }
             let removed: Vec<_> = changes
-                .iter()
+                .all()
                 .map(|(_, [start, end, _])| PageRange { start: PageIndex(*start), end: PageIndex(*end) })
                 .collect();
             let put = &mut |page, bytes: &PageBytes| child.fill(page, bytes);
@@ -304,7 +317,7 @@ impl Candidate {
                         let _ = memory.wake(PageRange::new(page, PageCount(1)));
                         return is_changing;
                     }
-                    serve_page(keeper, server, memory, page, thread);
+                    serve_page(keeper, server, memory, &[], (page, thread));
                 }
                 Some(Message::Fork(forked)) => {
                     refused.add(keeper, adopt(forked));
@@ -343,11 +356,9 @@ fn tell_number(keeper: &Keeper, server: &mut Server, child: &Uffd) {
 fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<Change>) {
     while let Some(message) = child.read() {
         match message {
-            Message::Fault { page, thread, .. } => serve_page(keeper, server, child, page, thread),
+            Message::Fault { page, thread, .. } => serve_page(keeper, server, child, changes, (page, thread)),
             // Fork handlers of other libraries that run before ours. The child must hear of it.
-            Message::Remove(_) | Message::Remap { .. } => changes.extend(change(&message)),
-            // The child compares its mappings with the state when it takes over.
-            Message::Unmap(_) => {}
+            Message::Remove(_) | Message::Remap { .. } | Message::Unmap(_) => changes.extend(change(&message)),
             // Before its agent has started the child has no way to fork but a raw system call.
             Message::Fork(forked) => {
                 // Without it the grandchild's missing pages would be zeros; it waits at the first one instead, and is
@@ -359,13 +370,43 @@ fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut
     }
 }
 
-fn serve_page(keeper: &Keeper, server: &mut Server, child: &Uffd, page: PageIndex, thread: u32) {
-    let served = server.serve_child(&keeper.pager, page, &mut |page, bytes| child.fill(page, bytes));
+/// Brings a page that a thread of the child waits for. `changes`: what the child itself has done since it was forked.
+fn serve_page(
+    keeper: &Keeper,
+    server: &mut Server,
+    child: &Uffd,
+    changes: &[Change],
+    (page, thread): (PageIndex, u32),
+) {
+    let Some(before) = place_before(changes, page) else {
+        // Any error is one that its next look at the page tells of again.
+        let _ = child.fill(page, &PageBytes::ZERO);
+        return;
+    };
+    let served = server.serve_child(&keeper.pager, before, &mut |_, bytes| child.fill(page, bytes));
     if let Err(stuck) = served {
         // The page is lost to us, too; but we may never touch it.
         say(format_args!("process {thread} is ended: {}", Reason(stuck)));
         end(keeper, child, page, thread);
     }
+}
+
+/// Where a page was before these changes; `None` if it has been discarded, or something else has been there.
+fn place_before(changes: &[Change], mut page: PageIndex) -> Option<PageIndex> {
+    for (byte, [start, end, to]) in changes.iter().rev() {
+        let range = PageRange { start: PageIndex(*start), end: PageIndex(*end) };
+        if *byte == MOVED {
+            let target = PageRange::new(PageIndex(*to), range.count());
+            if target.contains(page) {
+                page = range.start + (page - target.start);
+            } else if range.contains(page) {
+                return None;
+            }
+        } else if range.contains(page) {
+            return None;
+        }
+    }
+    Some(page)
 }
 
 /// A layout message as the agents tell it to each other.

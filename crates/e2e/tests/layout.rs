@@ -104,6 +104,22 @@ fn forks_with_dirty_memory() {
     turn.assert_clean(&after);
 }
 
+/// A fork handler of another library, registered before ours, changes the layout while the parent's agent serves the child.
+#[test]
+fn a_child_changes_its_layout_before_its_agent_is_there() {
+    let turn = turn("early-changes");
+    let program = match turn.compile("lost.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words(["sh", "-c", &format!("echo | {program} 60 change")]);
+    let before = plain(&command);
+    assert_eq!(before.stdout, b"ready\nthe child has seen all\n");
+    let after = folded(&turn.options("32M"), &command);
+    assert_same(&before, &after);
+    turn.assert_clean(&after);
+}
+
 /// Where a child does not have what its parent has there is room for other memory, which holds zeros.
 #[test]
 fn what_a_child_does_not_have() {
