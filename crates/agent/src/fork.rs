@@ -33,6 +33,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(2);
 /// Longest wait of a parent for its child's agent, in looks: a child that is stopped in between holds its parent up no
 /// longer, five seconds. Where both hardly get a processor the looks take longer, too.
 const PARENT_LOOKS_MAX: u32 = 2500;
+/// Looks for a moment in which nobody changes the layout, where memory is withheld from children: a second or some.
+const QUIET_TRIES_MAX: u32 = 10_000;
 /// After so long who waits for the keeper looks whether there is one.
 const GONE_NS: u64 = 100_000_000;
 /// Between two looks for what comes soon.
@@ -153,7 +155,9 @@ impl Forks {
         }
         // The handler may be encoding to make room; it is done soon.
         let looks_for_uncopied = agent.withholds.load(Ordering::Acquire);
-        while !pager.try_freeze(looks_for_uncopied) {
+        let mut tries = 0;
+        while !pager.try_freeze(looks_for_uncopied, tries < QUIET_TRIES_MAX) {
+            tries += 1;
             watch();
             thread::sleep(Duration::from_micros(20));
         }

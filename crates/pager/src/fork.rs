@@ -47,8 +47,8 @@ pub enum Inherited {
 impl<K: Kernel, S: Store> Pager<K, S> {
     /// Freezes the state if nobody is in the middle of moving pages, nor of a read whose end would change the log. The caller keeps the reclaimer at rest. The writer
     /// may be at work: see [`Pager::finish_write`]. `looks_for_uncopied`: there may be ranges of which the child has something
-    /// else than its parent.
-    pub fn try_freeze(&self, looks_for_uncopied: bool) -> bool {
+    /// else than its parent; `is_patient`: then nobody may be changing the layout either.
+    pub fn try_freeze(&self, looks_for_uncopied: bool, is_patient: bool) -> bool {
         let mut state = self.lock();
         let waits_for_readers = state.cache.log().is_some_and(|log| log.waits_for_readers());
         if !state.ring.is_quiet() || state.is_holding() || waits_for_readers {
@@ -64,6 +64,10 @@ impl<K: Kernel, S: Store> Pager<K, S> {
                 Uncopied::Empty => wiped.push(range),
                 Uncopied::Absent => kept.push(range),
             });
+            // What has just moved the state knows by another address, until the message has been read: not before we let go of it.
+            if is_patient && self.kernel.layout_is_changing() {
+                return false;
+            }
         }
         state.pin = state.cache.log().map(SegmentLog::pin_for_child);
         state.freeze();

@@ -52,6 +52,7 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     }
     fresh
         .retain(|(gap, whole)| (gap.count() >= RANGE_PAGES_MIN || gap != whole) && pager.kernel.register(*gap).is_ok());
+    leave_own(pager, &fresh);
     // What was not registered yet could be unmapped without a message, and mapped anew behind the registration: pages
     // moved out of that would read as zeros. A mapping is registered as a whole or not at all, so a range that still
     // lies in one mapping was there as a whole when it was registered; what changes from then on sends a message.
@@ -66,6 +67,7 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
             );
         }
     });
+    leave_own(pager, &fresh);
     if read.is_err() || pager.kernel.layout_is_changing() {
         // What is registered stays so: by now a mapping of ours may have moved there, and its missing pages would read
         // as zeros. Until the next scan finds it a fault there is served, as one at the end of a mapping that has grown.
@@ -76,6 +78,14 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
         adopt(pager, &mut state, *gap);
     }
     Scanned::Registered(whole.len())
+}
+
+/// What was the program's when the mappings were read can have gone, and an area of our own can be there by now, registered with
+/// the rest: its thread would wait for itself at the first page of it.
+fn leave_own<K: Kernel, S: Store>(pager: &Pager<K, S>, fresh: &[(PageRange, PageRange)]) {
+    for (gap, _) in fresh {
+        sys::area::inside_own(*gap, &mut |part| pager.kernel.unregister(part));
+    }
 }
 
 /// Writable private memory that is neither pleat's own nor older than the agent.

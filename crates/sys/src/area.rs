@@ -191,6 +191,32 @@ pub fn is_own(addresses: core::ops::Range<u64>) -> bool {
     own::overlaps(addresses)
 }
 
+/// Visits the parts of `range` that lie in areas.
+pub fn inside_own(range: PageRange, visit: &mut dyn FnMut(PageRange)) {
+    own::visit(&mut |span| {
+        let area = PageRange {
+            start: PageIndex(span.start / PAGE_BYTES as u64),
+            end: PageIndex(span.end / PAGE_BYTES as u64),
+        };
+        area.intersection(range).into_iter().for_each(&mut *visit);
+    });
+}
+
+/// Makes addresses count as an area's, for who plays with a fake kernel; and lets them be nobody's again.
+#[cfg(feature = "testing")]
+pub fn pretend_own(range: PageRange) -> impl Drop {
+    struct Pretended(core::ops::Range<u64>);
+    impl Drop for Pretended {
+        fn drop(&mut self) {
+            own::remove(self.0.clone());
+        }
+    }
+    let span = range.start.address()..range.end.address();
+    let added = own::add(span.clone());
+    assert!(added.is_ok(), "too many areas");
+    Pretended(span)
+}
+
 /// Visits the parts of `range`, by address, that lie in no area.
 pub fn outside_own(range: PageRange, visit: &mut dyn FnMut(PageRange)) {
     let mut start = range.start;

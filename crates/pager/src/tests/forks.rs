@@ -174,7 +174,7 @@ fn play(seed: u64, side: Side, device: Device, other: Other) -> Census {
     if other == Other::Wipes {
         world.program.borrow_mut().wipe_on_fork(&world.pager.kernel);
     }
-    assert!(world.pager.try_freeze(other == Other::Wipes));
+    assert!(world.pager.try_freeze(other == Other::Wipes, true));
     let census = world.pager.lock().cache.census();
     live_frozen(&mut world, 60);
     settle_down(&mut world);
@@ -294,7 +294,7 @@ fn what_a_child_does_not_have_says_nothing_of_the_order() {
     }
     world.round();
     world.pager.kernel.set(kept, Flag::Uncopied(Uncopied::Absent), true);
-    assert!(world.pager.try_freeze(true));
+    assert!(world.pager.try_freeze(true, true));
     {
         let (kernel, mut program) = (&world.pager.kernel, world.program.borrow_mut());
         program.fork(kernel, 0);
@@ -310,6 +310,28 @@ fn what_a_child_does_not_have_says_nothing_of_the_order() {
     assert!(child.is_registered(moved.start) && !child.is_registered(kept.start));
     let shared = world.pager.place_fork(forked, &mut |page| Some(child.is_registered(page)));
     assert_eq!(shared, Some(vec![]), "nothing of it was before the fork");
+}
+
+/// What is to be empty in a child has moved, and nobody has heard of it yet: the state does not know which of its pages are meant.
+#[test]
+fn what_is_wiped_is_told_by_its_new_place_only_when_the_move_is() {
+    let mix = Mix { layout: 0, late: 0, ..Mix::PLAIN };
+    let mut world = World::new(Setup { interleave: 0, mix, ..Setup::plain(5) });
+    let range = |start| PageRange::new(PageIndex(FIRST + start), PageCount(32));
+    let (before, after) = (range(0), range(200));
+    world.program.borrow_mut().map(&world.pager.kernel, before);
+    world.round();
+    world.pager.kernel.set(before, Flag::Uncopied(Uncopied::Empty), true);
+    let kernel = &world.pager.kernel;
+    world.program.borrow_mut().wait_for(1, kernel.remap(1, before, after.start, false));
+    assert!(!world.pager.try_freeze(true, true));
+    while kernel.layout_is_changing() {
+        world.server.borrow_mut().serve(&world.pager).unwrap();
+        world.program.borrow_mut().drain(kernel);
+    }
+    assert!(world.pager.try_freeze(true, true));
+    let state = world.pager.lock();
+    assert!(state.wiped == [after] && state.regions.contains(after.start));
 }
 
 /// A fork handler of another library maps memory where the child does not have what its parent has: that is not managed, and
@@ -332,7 +354,7 @@ fn what_a_child_maps_where_something_was_left_out_is_its_own() {
     }
     assert!(kept.start.until(kept.end).any(|page| world.pager.lock().cache.place(page).is_away()));
     world.pager.kernel.set(kept, Flag::Uncopied(Uncopied::Absent), true);
-    assert!(world.pager.try_freeze(true));
+    assert!(world.pager.try_freeze(true, true));
     let (child, mut childs, shared) = fork(&mut world, Other::Rests);
     childs.map(&child, kept);
     let pager = world.pager.clone();
@@ -359,7 +381,7 @@ fn what_moved_just_before_the_fork_is_mapped_over() {
     for page in range.start.until(range.end) {
         world.touch(page, Some(Content::Text(page.0))).unwrap();
     }
-    assert!(world.pager.try_freeze(false));
+    assert!(world.pager.try_freeze(false, true));
     let childs = {
         let (kernel, mut program) = (&world.pager.kernel, world.program.borrow_mut());
         program.remap(kernel, 1, range, target.start, false);
@@ -398,7 +420,7 @@ fn a_frozen_state_thaws() {
             for _ in 0..300 {
                 world.step().unwrap();
             }
-            if world.pager.try_freeze(false) {
+            if world.pager.try_freeze(false, true) {
                 live_frozen(&mut world, 150);
                 let pin = world.pager.thaw().expect("there is a log");
                 world.pager.unpin(pin);

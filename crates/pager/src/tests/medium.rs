@@ -234,7 +234,7 @@ fn no_fork_begins_while_a_read_holds_a_segment_that_is_dead() {
         job
     };
     let freezes = || {
-        let has_frozen = world.pager.try_freeze(false);
+        let has_frozen = world.pager.try_freeze(false, true);
         if has_frozen {
             world.pager.unpin(world.pager.thaw().unwrap());
         }

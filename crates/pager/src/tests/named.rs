@@ -151,6 +151,26 @@ fn the_grown_end_of_a_mapping_survives_its_scan() {
     world.finish().unwrap();
 }
 
+/// Between the look at the mappings and their registering the program unmaps one, and an area of the agent's goes there.
+#[test]
+fn a_scan_leaves_no_area_of_our_own_registered() {
+    let world = world(100, Setup::plain(9), Content::Text);
+    // Where no other test has anything.
+    let place = range(5_000_000, 32);
+    world.program.borrow_mut().map(&world.pager.kernel, place);
+    let mut own = None;
+    world.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
+        if call == Call::Register && own.is_none() {
+            assert_eq!(kernel.unmap(1, place), Progress::Done);
+            kernel.map(place);
+            own = Some(sys::area::pretend_own(place));
+        }
+    })));
+    assert_eq!(scan(&world.pager), Scanned::Registered(0));
+    assert!(!world.pager.kernel.is_registered(place.start));
+    assert!(!world.pager.lock().regions.intersects(place));
+}
+
 /// While a scan registers a mapping, another thread unmaps its second half and maps it anew: without a message, for it is
 /// not registered yet, and behind the registration, so that it never is. What would be moved out of there would read as
 /// zeros: a scan adopts only what is whole.
@@ -360,7 +380,7 @@ fn a_move_is_told_late_while_the_program_forks() {
     for _ in 0..20 {
         world.round();
     }
-    assert!(world.pager.try_freeze(false));
+    assert!(world.pager.try_freeze(false, true));
     for (first, to) in [(0, 1000), (300, 100)] {
         let (kernel, program) = (&world.pager.kernel, &world.program);
         program.borrow_mut().remap(kernel, 0, range(first, 64), PageIndex(FIRST + to), false);
@@ -518,7 +538,7 @@ fn the_server_stocks_nothing_while_the_program_forks() {
     assert!(!world.pager.lock().is_high());
     world.pager.lock().moves.favour_server();
     world.pager.pretend_rest(true);
-    assert!(world.pager.try_freeze(false));
+    assert!(world.pager.try_freeze(false, true));
     fault(&mut world, 100);
     assert_eq!(stocked(&world), 0);
     world.pager.thaw();

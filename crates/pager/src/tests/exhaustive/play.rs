@@ -347,7 +347,7 @@ impl Play {
         let stage = core::mem::take(&mut *self.fork.borrow_mut());
         let next = match stage {
             Fork::Unwanted => Fork::Unwanted,
-            Fork::Wanted if self.pager.try_freeze(false) => Fork::Frozen,
+            Fork::Wanted if self.pager.try_freeze(false, true) => Fork::Frozen,
             Fork::Wanted => Fork::Wanted,
             Fork::Frozen => {
                 let mut program = self.program.borrow_mut();
