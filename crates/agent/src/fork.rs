@@ -36,7 +36,7 @@ const PARENT_LOOKS_MAX: u32 = 2500;
 /// Looks for a moment in which nobody changes the layout, where memory is withheld from children: a second or some.
 const QUIET_TRIES_MAX: u32 = 10_000;
 /// After so long who waits for the keeper looks whether there is one.
-const GONE_NS: u64 = 100_000_000;
+const GONE_NS: u64 = 1_000_000_000;
 /// Between two looks for what comes soon.
 pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 /// What the agents say to each other.

@@ -136,10 +136,11 @@ pub fn close_all_descriptors() {
     assert!(result == 0);
 }
 
-/// Whether there is a thread of this number, as this process sees numbers.
+/// Whether there is a thread of this number, of whatever process, as this one sees numbers. By kill, which sandboxes allow rather
+/// than tkill, and which takes threads, too.
 pub fn exists(thread: u32) -> bool {
     // SAFETY: takes two numbers; no signal is sent.
-    let result = unsafe { arch::syscall(number::TKILL, [thread as usize, 0, 0, 0, 0, 0]) };
+    let result = unsafe { arch::syscall(number::KILL, [thread as usize, 0, 0, 0, 0, 0]) };
     errno(result) != Err(Errno::SRCH)
 }
 
@@ -353,5 +354,19 @@ mod tests {
         let again = block_signals();
         unblock_signals(again);
         assert_eq!(before.0, again.0);
+    }
+
+    #[test]
+    fn a_thread_exists_until_it_has_ended() {
+        let number = std::thread::spawn(|| {
+            assert!(exists(thread_id()), "not the first of its process");
+            thread_id()
+        });
+        let number = number.join().unwrap();
+        // The kernel has it a moment longer than join.
+        assert!((0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            !exists(number)
+        }));
     }
 }
