@@ -33,13 +33,13 @@ type Change = (u8, [u64; 3]);
 /// What has changed in a child's layout since the state was frozen.
 struct Changes {
     /// Before the fork: the frozen state's journal knows of it.
-    shared: Vec<Change>,
+    shared: Vec<Message>,
     /// By the child itself, in fork handlers of other libraries that run before ours.
-    own: Vec<Change>,
+    own: Vec<Message>,
 }
 
 impl Changes {
-    fn all(&self) -> impl Iterator<Item = &Change> {
+    fn all(&self) -> impl Iterator<Item = &Message> {
         self.shared.iter().chain(&self.own)
     }
 }
@@ -48,7 +48,7 @@ impl Changes {
 struct Candidate {
     memory: Uffd,
     /// What has changed in its layout since the fork.
-    changes: Vec<Change>,
+    changes: Vec<Message>,
 }
 
 /// What the handler has for forks. Does not allocate but where that is said: the program may be forking, and its heap must
@@ -80,7 +80,6 @@ impl Attendant {
         let reader = self.find(keeper, server).and_then(|(Candidate { memory: child, changes }, line)| {
             self.refuse_others(keeper);
             if let Some(shared) = self.place(keeper, server, &child) {
-                let shared = shared.iter().filter_map(change).collect();
                 self.serve_until_taken_over(keeper, server, &child, line, Changes { shared, own: changes })
             } else {
                 self.refuse_misplaced(keeper, server, &child, line);
@@ -234,7 +233,8 @@ impl Attendant {
                 Some(ready) => match ready.hear(Duration::ZERO) {
                     Ok((READY, words)) if keeper.forks.is_of_this_fork(words) => {
                         serve_child(keeper, server, child, &mut changes.own);
-                        let told = changes.all().try_for_each(|(byte, words)| ready.tell(*byte, *words));
+                        let told =
+                            changes.all().filter_map(change).try_for_each(|(byte, words)| ready.tell(byte, words));
                         return told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok().then_some(line).flatten();
                     }
                     Ok((FILL, words)) if keeper.forks.is_of_this_fork(words) => {
@@ -256,12 +256,15 @@ impl Attendant {
         loop {
             self.serve_others(keeper, server);
             serve_child(keeper, server, child, &mut changes.own);
-            if changes.all().any(|(byte, _)| *byte == MOVED) {
+            if changes.all().any(|message| matches!(message, Message::Remap { .. })) {
                 return false;
             }
             let removed: Vec<_> = changes
                 .all()
-                .map(|(_, [start, end, _])| PageRange { start: PageIndex(*start), end: PageIndex(*end) })
+                .filter_map(|message| match *message {
+                    Message::Remove(range) | Message::Unmap(range) => Some(range),
+                    _ => None,
+                })
                 .collect();
             let put = &mut |page, bytes: &PageBytes| child.fill(page, bytes);
             match server.fill_child(&keeper.pager, &mut from, &removed, put) {
@@ -323,7 +326,7 @@ impl Candidate {
                     refused.add(keeper, adopt(forked));
                     return false;
                 }
-                Some(message) => changes.extend(change(&message)),
+                Some(message) => changes.push(message),
             }
         }
         true
@@ -353,12 +356,12 @@ fn tell_number(keeper: &Keeper, server: &mut Server, child: &Uffd) {
     }
 }
 
-fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<Change>) {
+fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Vec<Message>) {
     while let Some(message) = child.read() {
         match message {
             Message::Fault { page, thread, .. } => serve_page(keeper, server, child, changes, (page, thread)),
             // Fork handlers of other libraries that run before ours. The child must hear of it.
-            Message::Remove(_) | Message::Remap { .. } | Message::Unmap(_) => changes.extend(change(&message)),
+            Message::Remove(_) | Message::Remap { .. } | Message::Unmap(_) => changes.push(message),
             // Before its agent has started the child has no way to fork but a raw system call.
             Message::Fork(forked) => {
                 // Without it the grandchild's missing pages would be zeros; it waits at the first one instead, and is
@@ -370,43 +373,14 @@ fn serve_child(keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut
     }
 }
 
-/// Brings a page that a thread of the child waits for. `changes`: what the child itself has done since it was forked.
-fn serve_page(
-    keeper: &Keeper,
-    server: &mut Server,
-    child: &Uffd,
-    changes: &[Change],
-    (page, thread): (PageIndex, u32),
-) {
-    let Some(before) = place_before(changes, page) else {
-        // Any error is one that its next look at the page tells of again.
-        let _ = child.fill(page, &PageBytes::ZERO);
-        return;
-    };
-    let served = server.serve_child(&keeper.pager, before, &mut |_, bytes| child.fill(page, bytes));
+/// Brings a page that a thread of the child waits for. `own`: what the child itself has changed since it was forked.
+fn serve_page(keeper: &Keeper, server: &mut Server, child: &Uffd, own: &[Message], (page, thread): (PageIndex, u32)) {
+    let served = server.serve_child(&keeper.pager, own, page, &mut |page, bytes| child.fill(page, bytes));
     if let Err(stuck) = served {
         // The page is lost to us, too; but we may never touch it.
         say(format_args!("process {thread} is ended: {}", Reason(stuck)));
         end(keeper, child, page, thread);
     }
-}
-
-/// Where a page was before these changes; `None` if it has been discarded, or something else has been there.
-fn place_before(changes: &[Change], mut page: PageIndex) -> Option<PageIndex> {
-    for (byte, [start, end, to]) in changes.iter().rev() {
-        let range = PageRange { start: PageIndex(*start), end: PageIndex(*end) };
-        if *byte == MOVED {
-            let target = PageRange::new(PageIndex(*to), range.count());
-            if target.contains(page) {
-                page = range.start + (page - target.start);
-            } else if range.contains(page) {
-                return None;
-            }
-        } else if range.contains(page) {
-            return None;
-        }
-    }
-    Some(page)
 }
 
 /// A layout message as the agents tell it to each other.

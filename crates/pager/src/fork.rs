@@ -19,10 +19,10 @@ use store::Store;
 use sys::Errno;
 use sys::kernel::{ForkedMemory, Kernel, Message, PageRange, Uncopied};
 
-use crate::Pager;
 use crate::ledger::Process;
 use crate::server::{Server, Stuck};
 use crate::state::State;
+use crate::{Pager, journal};
 
 /// Pages that [`Server::fill_child`] brings at once.
 const CHILD_PAGES_MAX: usize = 64;
@@ -210,15 +210,20 @@ impl<K: Kernel, S: Store> Pager<K, S> {
 }
 
 impl Server {
-    /// Brings a page of a forked child from the frozen state. `fill` puts it into the child's memory.
+    /// Brings a page of a forked child from the frozen state. `own`: what the child has changed of its layout since it was forked.
+    /// `fill` puts the page into the child's memory.
     pub fn serve_child<K: Kernel, S: Store>(
         &mut self,
         pager: &Pager<K, S>,
+        own: &[Message],
         page: PageIndex,
         fill: &mut dyn FnMut(PageIndex, &PageBytes) -> Result<(), Errno>,
     ) -> Result<(), Stuck> {
         for _ in 0..crate::server::TRIES_MAX {
-            let bytes = self.child_page(pager, page)?;
+            let bytes = match journal::before(own, page) {
+                Some(before) => self.child_page(pager, before)?,
+                None => &PageBytes::ZERO,
+            };
             match fill(page, bytes) {
                 // Another thread of the child cannot be; EXIST is a fault read twice.
                 Ok(()) | Err(Errno::EXIST | Errno::NOENT | Errno::SRCH | Errno::INVAL) => return Ok(()),
@@ -243,7 +248,7 @@ impl Server {
             let Some(page) = pager.lock().cache.next_away(*from) else { return Ok(false) };
             *from = page + PageCount(1);
             if !removed.iter().any(|range| range.contains(page)) {
-                self.serve_child(pager, page, fill)?;
+                self.serve_child(pager, &[], page, fill)?;
             }
         }
         Ok(true)

@@ -248,13 +248,13 @@ impl Journal {
     /// Where a page's slot is found in the frozen state: under which index, or that it is now with the program
     /// (`Resident`), or nothing (`Untouched`).
     pub(crate) fn trace(&self, page: PageIndex) -> Traced {
-        trace(&self.records, Filled::Count, page)
+        trace(self.records.iter().copied(), Filled::Count, page)
     }
 
     /// The same for a page that the forked child misses: so it has not been filled there, and what we noted after the
     /// fork is not its business.
     pub(crate) fn trace_for_child(&self, page: PageIndex) -> Traced {
-        trace(&self.records[..self.before_fork], Filled::Ignored, page)
+        trace(self.records[..self.before_fork].iter().copied(), Filled::Ignored, page)
     }
 
     /// The deeds in order, each once.
@@ -280,9 +280,18 @@ fn origin(records: &[Record], mut page: PageIndex) -> Option<PageIndex> {
     Some(page)
 }
 
-fn trace(records: &[Record], filled_pages: Filled, mut page: PageIndex) -> Traced {
-    for record in records.iter().rev() {
-        match *record {
+/// Where a page was before these layout messages, in the order of the deeds; `None` if it has been discarded since.
+pub(crate) fn before(messages: &[Message], page: PageIndex) -> Option<PageIndex> {
+    let records = messages.iter().filter_map(|message| Record::of(*message));
+    match trace(records, Filled::Ignored, page) {
+        Traced::At(page) => Some(page),
+        Traced::Resident | Traced::Untouched => None,
+    }
+}
+
+fn trace(records: impl DoubleEndedIterator<Item = Record>, filled_pages: Filled, mut page: PageIndex) -> Traced {
+    for record in records.rev() {
+        match record {
             Record::Filled(filled) if filled == page && filled_pages == Filled::Count => {
                 return Traced::Resident;
             }

@@ -193,13 +193,11 @@ pub fn is_own(addresses: core::ops::Range<u64>) -> bool {
 
 /// Visits the parts of `range` that lie in areas.
 pub fn inside_own(range: PageRange, visit: &mut dyn FnMut(PageRange)) {
-    own::visit(&mut |span| {
-        let area = PageRange {
-            start: PageIndex(span.start / PAGE_BYTES as u64),
-            end: PageIndex(span.end / PAGE_BYTES as u64),
-        };
-        area.intersection(range).into_iter().for_each(&mut *visit);
-    });
+    own::visit(&mut |span| pages(&span).intersection(range).into_iter().for_each(&mut *visit));
+}
+
+fn pages(span: &core::ops::Range<u64>) -> PageRange {
+    PageRange { start: PageIndex(span.start / PAGE_BYTES as u64), end: PageIndex(span.end / PAGE_BYTES as u64) }
 }
 
 /// Makes addresses count as an area's, for who plays with a fake kernel; and lets them be nobody's again.
@@ -224,9 +222,9 @@ pub fn outside_own(range: PageRange, visit: &mut dyn FnMut(PageRange)) {
         // The area that begins first behind `start`, or holds it.
         let mut next = PageRange { start: range.end, end: range.end };
         own::visit(&mut |span| {
-            let (from, to) = (PageIndex(span.start / PAGE_BYTES as u64), PageIndex(span.end / PAGE_BYTES as u64));
-            if start < to && from < next.start {
-                next = PageRange { start: from, end: to };
+            let area = pages(&span);
+            if start < area.end && area.start < next.start {
+                next = area;
             }
         });
         if start < next.start {

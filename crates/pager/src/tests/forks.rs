@@ -98,7 +98,7 @@ fn serve_child(world: &mut World, child: &FakeKernel, program: &mut Program, eve
             let fill = &mut |page, bytes: &page::PageBytes| {
                 child.fill(page, core::slice::from_ref(bytes)).error.map_or(Ok(()), Err)
             };
-            world.server.borrow_mut().serve_child(&world.pager, page, fill).unwrap();
+            world.server.borrow_mut().serve_child(&world.pager, &[], page, fill).unwrap();
         }
         program.touch(child, 0, page, None);
         assert!(program.is_idle(), "the child has not got {page:?}");
@@ -332,6 +332,23 @@ fn what_is_wiped_is_told_by_its_new_place_only_when_the_move_is() {
     assert!(world.pager.try_freeze(true, true));
     let state = world.pager.lock();
     assert!(state.wiped == [after] && state.regions.contains(after.start));
+}
+
+/// Its thread waits until the page is there, and nobody tells of the fault again.
+#[test]
+fn what_a_child_has_discarded_is_filled_though_the_first_try_is_refused() {
+    let mut world = World::new(Setup { interleave: 0, ..Setup::plain(5) });
+    let range = PageRange::new(PageIndex(FIRST), PageCount(32));
+    world.program.borrow_mut().map(&world.pager.kernel, range);
+    world.round();
+    let mut tries = Vec::new();
+    let fill = &mut |page, bytes: &page::PageBytes| {
+        tries.push((page, bytes.0 == [0; 4096]));
+        if tries.len() == 1 { Err(sys::Errno::AGAIN) } else { Ok(()) }
+    };
+    let own = [Message::Remove(range)];
+    world.server.borrow_mut().serve_child(&world.pager, &own, range.start, fill).unwrap();
+    assert_eq!(tries, [(range.start, true); 2]);
 }
 
 /// A fork handler of another library maps memory where the child does not have what its parent has: that is not managed, and

@@ -388,7 +388,7 @@ impl Play {
         let fill = &mut |page, bytes: &page::PageBytes| {
             child.fill(page, core::slice::from_ref(bytes)).error.map_or(Ok(()), Err)
         };
-        self.server.borrow_mut().serve_child(&self.pager, page, fill).unwrap();
+        self.server.borrow_mut().serve_child(&self.pager, &[], page, fill).unwrap();
     }
 
     /// Everybody in turn, until nobody can go on.
