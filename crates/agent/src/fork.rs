@@ -61,7 +61,7 @@ pub(crate) const BEING_FILLED: u32 = 2;
 /// A child that `pleat run` knows by no number.
 pub(crate) const NAMELESS: Obstacle = Obstacle { what: crate::host::STRANGE, errno: Errno::SRCH };
 
-/// Lets one thread through at a time.
+/// Lets one thread through at a time. It holds that thread's number, or 0.
 pub(crate) struct Gate(AtomicU32);
 
 impl Gate {
@@ -69,10 +69,14 @@ impl Gate {
         Self(AtomicU32::new(0))
     }
 
-    /// Waits until it is open and closes it.
+    /// Waits until it is open and closes it. In the child of a raw system call who has closed it is not there.
     pub(crate) fn close(&self) {
-        while self.0.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            wait_while(&self.0, 1, LOOK, Sharing::Process);
+        let me = thread::thread_id();
+        while let Err(other) = self.0.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
+            wait_while(&self.0, other, LOOK, Sharing::Process);
+            if self.0.load(Ordering::Relaxed) == other && !thread::shares_memory(other) {
+                let _ = self.0.compare_exchange(other, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
         }
     }
 

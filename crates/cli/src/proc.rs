@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nix::unistd::{SysconfVar, sysconf};
+use nix::errno::Errno;
+use nix::sys::signal;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 use page::ByteCount;
 use sys::proc_files::{anonymous_of_statm, bytes_of_line};
 
@@ -43,6 +45,12 @@ impl Stat {
     fn is_dead(self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
+}
+
+/// Whether there is no process of this id, not even one that has ended and has not been waited for.
+pub(crate) fn is_gone(pid: u32) -> bool {
+    // EPERM: it exists, as another user.
+    signal::kill(Pid::from_raw(pid as i32), None) == Err(Errno::ESRCH)
 }
 
 /// Whether a process that has this stat has ended with all its threads.

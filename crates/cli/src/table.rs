@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use nix::sys::signal;
-use nix::unistd::Pid;
 use page::ByteCount;
 use pager::ledger::{Gauge, Ledger, PROCESSES_MAX, Phase, Process};
 use serde::Serialize;
@@ -251,27 +249,23 @@ impl Tracked {
 
     /// Measures what the agent does not count yet. Returns whether the process lives.
     fn measure(&mut self, entry: &Process, phase: Phase, is_alone: bool, thorough: bool) -> bool {
-        let exists = if phase == Phase::Watching {
-            let resident = proc::resident_anonymous(self.pid);
-            let held = resident.unwrap_or_default();
+        if phase == Phase::Watching {
+            let held = proc::resident_anonymous(self.pid).unwrap_or_default();
             let shared = if is_alone { ByteCount::ZERO } else { self.sharing.look(self.pid, held) };
             self.resident = held.saturating_sub(shared);
             self.resident_peak = self.resident_peak.max(self.resident);
             // The other agents leave room for what this process holds. If its agent starts to count in this very
             // moment, its next count puts this right.
             entry.set(Gauge::ResidentBytes, self.resident.0);
-            resident.is_some()
-        } else {
-            // EPERM: it exists, as another user.
-            signal::kill(Pid::from_raw(self.pid as i32), None) != Err(nix::errno::Errno::ESRCH)
-        };
+        }
         // A zombie has no memory, but neither has a program in the middle of an exec: its state tells.
         let unsure = thorough || (phase == Phase::Watching && self.resident == ByteCount::ZERO);
-        if !exists || !unsure {
-            return exists;
-        }
         let same = |stat: Stat| self.start_ticks == 0 || stat.start_ticks == self.start_ticks;
-        Stat::of(self.pid).is_some_and(|stat| same(stat) && !proc::is_dead(self.pid, stat))
+        match Stat::of(self.pid).filter(|_| unsure) {
+            Some(stat) => same(stat) && !proc::is_dead(self.pid, stat),
+            // Nothing that cannot be read, for want of descriptors, makes it one that has ended.
+            None => !proc::is_gone(self.pid),
+        }
     }
 
     /// Whether the process of this id is the one that has claimed the entry, and not one that has come since.
@@ -339,6 +333,7 @@ fn free(entry: &Process) {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
     use pager::ledger::Counter;
     use sys::host::SharedFile;
 
@@ -392,6 +387,31 @@ mod tests {
         assert_eq!(sum.footprint(), ByteCount(1 << 20));
         // What the dead held was free when the living were looked at.
         assert_eq!(sum.footprint_peak(), ByteCount(1 << 20));
+    }
+
+    /// The limit is the process's, so that this runs in one of its own.
+    #[test]
+    fn who_cannot_be_read_for_want_of_descriptors_is_not_dead() {
+        const NAME: &str = "table::tests::who_cannot_be_read_for_want_of_descriptors_is_not_dead";
+        const WITHIN: &str = "PLEAT_TEST_WITHIN";
+        if std::env::var_os(WITHIN).is_none() {
+            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+            assert!(test.args(["--exact", NAME, "--quiet"]).env(WITHIN, "1").status().unwrap().success());
+            return;
+        }
+        let ledger = ledger();
+        ledger.processes_used.store(2, Relaxed);
+        let mut table = Table::new(ledger);
+        let pids = [std::os::unix::process::parent_id(), std::process::id()];
+        claim(&ledger.processes[0], pids[0], Phase::Watching);
+        claim(&ledger.processes[1], pids[1], Phase::Managing);
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, 0, hard).unwrap();
+        table.look(Duration::ZERO, true);
+        let has_read = Stat::of(std::process::id()).is_some();
+        setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+        assert!(!has_read);
+        assert_eq!([0, 1].map(|slot| ledger.processes[slot].pid.load(Relaxed)), pids);
     }
 
     #[test]

@@ -141,6 +141,38 @@ static void fork_both(void) {
     if (check(0, 1)) fail("the parent's memory has changed");
 }
 
+static void *fork_by_libc_often(void *unused) {
+    (void)unused;
+    while (!is_over) fork_by_libc(0, pages);
+    return 0;
+}
+
+// Children of raw calls that fork by libc, made while another thread is in the middle of a fork of its own. That thread may hold
+// one of libc's own locks, for ever in the child: this is seldom.
+static void fork_again_amid(void) {
+    pthread_t thread;
+    uint64_t stuck = 0;
+    if (pthread_create(&thread, 0, fork_by_libc_often, 0)) fail("no thread");
+    for (uint64_t round = 0; round < rounds; round++) {
+        usleep(round * 7919 % 10000);
+        pid_t child = fork_raw();
+        if (child == 0) {
+            alarm(2);
+            pid_t grandchild = fork();
+            if (grandchild == 0) _exit(check(0, 1));
+            int status;
+            _exit(waitpid(grandchild, &status, 0) == grandchild && status == 0 ? 0 : 6);
+        }
+        int status;
+        if (waitpid(child, &status, 0) != child) fail("no child to wait for");
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) stuck++;
+        else if (status != 0) fail("a child of a raw call went wrong");
+    }
+    is_over = 1;
+    pthread_join(thread, 0);
+    if (stuck > rounds / 4) fail("children of raw calls hang");
+}
+
 int main(int count, char **arguments) {
     if (count < 4) return 2;
     pages = strtoull(arguments[2], 0, 10) * 256, rounds = strtoull(arguments[3], 0, 10);
@@ -152,6 +184,7 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "again") == 0) fork_again();
     if (strcmp(arguments[1], "apart") == 0) fork_apart();
     if (strcmp(arguments[1], "both") == 0) fork_both();
+    if (strcmp(arguments[1], "amid") == 0) fork_again_amid();
     printf("all well\n");
     return 0;
 }

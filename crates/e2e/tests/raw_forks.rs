@@ -51,6 +51,22 @@ fn a_child_of_a_raw_fork_that_forks_by_libc_is_ended() {
     assert!(after.wall < PATIENCE, "{:?}", after.wall);
 }
 
+/// The gate of its memory is closed, by a thread that it does not have. libc's own locks would be in its way, too, if that
+/// thread held them: only the agent's handlers take long (`forks-return-late`).
+#[test]
+fn a_child_of_a_raw_fork_amid_one_of_libc_forks_by_libc() {
+    let turn = turn("raw-amid");
+    let program = match turn.compile("rawforks.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    // All has room: nothing is managed.
+    let run =
+        folded(&turn.options("256M"), &words(["env", "PLEAT_FAULT=forks-return-late", &program, "amid", "4", "20"]));
+    assert_eq!((run.shell_status(), run.stdout.as_slice()), (0, &b"all well\n"[..]), "{}", run.stderr);
+    assert!(run.wall < PATIENCE, "{:?}", run.wall);
+}
+
 /// The kernel names its thread by a number that is another process's here, which must live on.
 #[test]
 fn a_child_of_a_raw_fork_in_a_pid_namespace_is_ended_without_its_number() {

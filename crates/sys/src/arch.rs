@@ -39,6 +39,7 @@ pub(crate) mod number {
     pub(crate) const IOCTL: usize = 16;
     pub(crate) const CLONE: usize = 56;
     pub(crate) const KILL: usize = 62;
+    pub(crate) const KCMP: usize = 312;
     pub(crate) const EXIT: usize = 60;
     pub(crate) const GETPID: usize = 39;
     pub(crate) const GETTID: usize = 186;
@@ -85,6 +86,7 @@ pub(crate) mod number {
     pub(crate) const IOCTL: usize = 29;
     pub(crate) const CLONE: usize = 220;
     pub(crate) const KILL: usize = 129;
+    pub(crate) const KCMP: usize = 272;
     pub(crate) const EXIT: usize = 93;
     pub(crate) const GETPID: usize = 172;
     pub(crate) const GETTID: usize = 178;

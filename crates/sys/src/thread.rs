@@ -144,6 +144,14 @@ pub fn exists(thread: u32) -> bool {
     errno(result) != Err(Errno::SRCH)
 }
 
+/// Whether another thread's memory is this one's, too; true where the kernel does not tell (no `CONFIG_KCMP`, no right to look).
+pub fn shares_memory(thread: u32) -> bool {
+    const KCMP_VM: usize = 1;
+    // SAFETY: takes numbers.
+    let result = unsafe { arch::syscall(number::KCMP, [thread_id() as usize, thread as usize, KCMP_VM, 0, 0, 0]) };
+    matches!(errno(result), Ok(0) | Err(Errno::PERM | Errno::NOSYS | Errno::ACCESS))
+}
+
 /// Ends this thread alone.
 pub fn exit_thread() -> ! {
     loop {
@@ -304,6 +312,23 @@ mod tests {
     use core::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+
+    #[test]
+    fn a_thread_shares_memory_with_this_one_and_another_process_does_not() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            sender.send(thread_id()).unwrap();
+            std::thread::park();
+        });
+        assert!(shares_memory(receiver.recv().unwrap()));
+        other.thread().unpark();
+        other.join().unwrap();
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!shares_memory(process.id()));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(!shares_memory(process.id()), "it is gone");
+    }
 
     static SEEN: AtomicU32 = AtomicU32::new(0);
 

@@ -12,9 +12,12 @@
 //!
 //! Nothing here allocates, takes a lock or calls libc: it runs in a signal handler. A slot is let go by one addition to
 //! its generation, which assembly can do. Who leaves a call by longjmp lets nothing go; the slot is taken over by the
-//! next call from the same stack that is no deeper, because by then its frame is dead.
+//! thread's next call from the same stack that is no deeper, because by then its frame is dead. One stack may hold the
+//! stacks of several threads (pools of fibers), so that another thread's frame is dead only once that thread is.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+use crate::thread;
 
 /// Ranges of one slot; who needs more takes more slots.
 const RANGES: usize = 8;
@@ -44,6 +47,9 @@ pub(super) struct Slot {
     layout: AtomicU64,
     stack: AtomicU64,
     stack_pointer: AtomicU64,
+    thread: AtomicU32,
+    /// 1 if that is a process made by vfork: it lives on as another program.
+    is_guest: AtomicU32,
     /// For further slots of a call: the first, and its generation while active.
     root: AtomicUsize,
     root_generation: AtomicU64,
@@ -66,6 +72,8 @@ impl Slot {
             layout: AtomicU64::new(0),
             stack: AtomicU64::new(0),
             stack_pointer: AtomicU64::new(0),
+            thread: AtomicU32::new(0),
+            is_guest: AtomicU32::new(0),
             root: AtomicUsize::new(0),
             root_generation: AtomicU64::new(0),
             next: AtomicUsize::new(0),
@@ -107,6 +115,9 @@ pub(super) struct Place {
     /// Start of the stack that it runs on; 0 if that is not known.
     pub(super) stack: u64,
     pub(super) stack_pointer: u64,
+    pub(super) thread: u32,
+    /// In a process made by vfork, which uses its parent's memory for a moment.
+    pub(super) is_guest: bool,
 }
 
 /// A hold that is being filled or has been published.
@@ -219,6 +230,11 @@ pub(super) fn wait_for_mover() {
 }
 
 fn claim(place: Place) -> Option<usize> {
+    claim_where(place, |slot| is_dead(slot, place)).or_else(|| claim_where(place, |slot| is_abandoned(slot, place)))
+}
+
+/// A slot that is free, or active and for the taking.
+fn claim_where(place: Place, is_for_the_taking: impl Fn(&Slot) -> bool) -> Option<usize> {
     let home = (place.stack >> 12) as usize % HOMES;
     for step in 0..SLOTS {
         let at = (home + step) % SLOTS;
@@ -226,7 +242,7 @@ fn claim(place: Place) -> Option<usize> {
         let seen = slot.generation.load(Ordering::Acquire);
         let taken = match seen & 3 {
             0 => seen + FILLING,
-            ACTIVE if is_dead(slot, place) => seen + 4 - ACTIVE + FILLING,
+            ACTIVE if is_for_the_taking(slot) => seen + 4 - ACTIVE + FILLING,
             _ => continue,
         };
         if slot.generation.compare_exchange(seen, taken, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -236,6 +252,8 @@ fn claim(place: Place) -> Option<usize> {
         slot.next.store(NO_SLOT, Ordering::Relaxed);
         slot.stack.store(place.stack, Ordering::Relaxed);
         slot.stack_pointer.store(place.stack_pointer, Ordering::Relaxed);
+        slot.thread.store(place.thread, Ordering::Relaxed);
+        slot.is_guest.store(u32::from(place.is_guest), Ordering::Relaxed);
         USED.fetch_max(at + 1, Ordering::SeqCst);
         return Some(at);
     }
@@ -247,9 +265,32 @@ fn is_dead(slot: &Slot, place: Place) -> bool {
     if slot.root.load(Ordering::Acquire) != NO_SLOT {
         return !slot.is_active();
     }
+    let thread = slot.thread.load(Ordering::Acquire);
     place.stack != 0
         && slot.stack.load(Ordering::Acquire) == place.stack
         && slot.stack_pointer.load(Ordering::Acquire) <= place.stack_pointer
+        && (thread == place.thread || slot.is_guest.load(Ordering::Acquire) == 1 || has_ended(thread, place))
+}
+
+/// Whether a thread has ended, as seen from `place`: a guest may be in a namespace where threads have other numbers.
+fn has_ended(thread: u32, place: Place) -> bool {
+    !place.is_guest && !thread::exists(thread)
+}
+
+/// Whether the thread of an active slot has ended, in the middle of its call: by pthread_cancel, or by executing.
+fn is_abandoned(slot: &Slot, place: Place) -> bool {
+    let is_root = slot.root.load(Ordering::Acquire) == NO_SLOT;
+    !slot.is_active() || is_root && has_ended(slot.thread.load(Ordering::Acquire), place)
+}
+
+/// Lets go what threads that have ended still hold: a process made by vfork that executes lets nothing go.
+pub(super) fn let_abandoned_go(place: Place) {
+    for slot in &SLOT_TABLE[..USED.load(Ordering::SeqCst)] {
+        let seen = slot.generation.load(Ordering::Acquire);
+        if seen & 3 == ACTIVE && is_abandoned(slot, place) {
+            let _ = slot.generation.compare_exchange(seen, seen + 4 - ACTIVE, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
 }
 
 fn slots() -> impl Iterator<Item = &'static Slot> {
@@ -290,7 +331,7 @@ mod tests {
     static TURN: crate::sync::Lock<()> = crate::sync::Lock::new(());
 
     fn place(stack_pointer: u64) -> Place {
-        Place { stack: 0x7000_0000, stack_pointer }
+        Place { stack: 0x7000_0000, stack_pointer, thread: thread::thread_id(), is_guest: false }
     }
 
     fn held(start: u64, end: u64) -> u64 {
@@ -356,6 +397,51 @@ mod tests {
         later.let_go();
     }
 
+    #[test]
+    fn another_thread_on_the_same_stack_is_not_dead_before_it_has_ended() {
+        let _turn = TURN.lock();
+        let deep = || {
+            let hold = Hold::new(place(0x7000_1000)).unwrap();
+            hold.publish();
+            hold.root
+        };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let fiber = std::thread::spawn(move || {
+            sender.send(deep()).unwrap();
+            std::thread::park();
+        });
+        let root = receiver.recv().unwrap();
+        let beside = Hold::new(place(0x7000_2000)).unwrap();
+        assert_ne!(beside.root, root, "its thread is in a call still");
+        beside.publish();
+        beside.let_go();
+        fiber.thread().unpark();
+        fiber.join().unwrap();
+        let_abandoned_go(Place { is_guest: true, ..place(0x7000_2000) });
+        assert!(SLOT_TABLE[root].is_active(), "who may see other numbers lets nothing go");
+        // A joined thread's number may be there for a moment more.
+        while SLOT_TABLE[root].is_active() {
+            let_abandoned_go(place(0x7000_2000));
+        }
+        let root = std::thread::spawn(deep).join().unwrap();
+        while SLOT_TABLE[root].is_active() {
+            let later = Hold::new(place(0x7000_2000)).unwrap();
+            later.publish();
+            later.let_go();
+        }
+    }
+
+    #[test]
+    fn what_a_process_made_by_vfork_held_is_over_when_its_stack_is_used_again() {
+        let _turn = TURN.lock();
+        let guest = Hold::new(Place { thread: 1, is_guest: true, ..place(0x7000_1000) }).unwrap();
+        guest.publish();
+        let later = Hold::new(place(0x7000_1000)).unwrap();
+        assert_eq!(later.root, guest.root);
+        later.publish();
+        later.let_go();
+    }
+
     /// The plain twin of the two steps is a lock; here are threads that hold and a mover, with a word for each page that
     /// says who has it.
     #[test]
@@ -377,7 +463,8 @@ mod tests {
                             rounds += 1;
                             number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                             let page = (number >> 40) % PAGES;
-                            let place = Place { stack: (seed + 1) << 16, stack_pointer: ((seed + 1) << 16) + 8 };
+                            let stack = (seed + 1) << 16;
+                            let place = Place { stack, ..place(stack + 8) };
                             let mut hold = Hold::new(place).unwrap();
                             assert!(hold.add((1 << 44) + (page << 12), (1 << 44) + (page << 12) + 1));
                             hold.publish();

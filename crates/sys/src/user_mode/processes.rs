@@ -82,6 +82,9 @@ pub(super) fn make(context: &mut Context, place: Place) {
         }
         return;
     }
+    if wish.flags & CLONE_VFORK != 0 {
+        holds::let_abandoned_go(place);
+    }
     prepare(&wish);
     hold.slot().parties.store(2, Ordering::Relaxed);
     note_return(&hold, context, arguments);

@@ -56,11 +56,15 @@ impl Spans {
         })
     }
 
-    /// Takes addresses out.
-    pub(super) fn cut(&self, start: u64, end: u64) {
-        if self.first_in(start, end) < end {
+    /// Takes addresses out. Returns what must be added to have them again: from the first to the last of them.
+    pub(super) fn cut(&self, start: u64, end: u64) -> core::ops::Range<u64> {
+        let touching = || self.entries().iter().map(read).filter(|span| span.start < end && start < span.end);
+        let first = touching().map(|span| span.start.max(start)).min().unwrap_or(end);
+        let last = touching().map(|span| span.end.min(end)).max().unwrap_or(end);
+        if first < end {
             self.writing(|| self.cut_held(start, end));
         }
+        first..last
     }
 
     fn put(&self, start: u64, end: u64) -> bool {
@@ -117,7 +121,11 @@ mod tests {
                 assert!(TABLE.add(start, start + length));
                 plain.extend(start..start + length);
             } else {
-                TABLE.cut(start, start + length);
+                let end = start + length;
+                let mut had = plain.range(start..end);
+                let (first, last) = (had.next().copied(), had.next_back().copied());
+                let whole = first.map_or(end..end, |first| first..last.unwrap_or(first) + 1);
+                assert_eq!(TABLE.cut(start, end), whole);
                 plain.retain(|at| !(start..start + length).contains(at));
             }
             for at in 0..90 {

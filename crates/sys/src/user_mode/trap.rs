@@ -12,6 +12,7 @@ use super::{KEPT, PINNED, hooks, pin, processes};
 use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::remap::Request;
+use crate::thread;
 
 /// `SYS_USER_DISPATCH`, and `AUDIT_ARCH_X86_64` with the call's number below it.
 const BY_DISPATCH: i32 = 2;
@@ -80,15 +81,16 @@ pub(super) fn answer(result: Result<u64, Errno>) -> u64 {
 /// The stack that a call comes from. One that nobody has told us of is kept in place around the stack pointer: the
 /// kernel will put frames of signals there.
 fn place(stack_pointer: u64) -> Place {
+    let (thread, is_guest) = (thread::thread_id(), thread::process_id() != super::armed_process());
     if let Some(stack) = super::main_stack(stack_pointer).or_else(|| KEPT.find(stack_pointer)) {
-        return Place { stack: stack.start, stack_pointer };
+        return Place { stack: stack.start, stack_pointer, thread, is_guest };
     }
     let (low, high) = (stack_pointer.saturating_sub(STRANGE_STACK_BYTES / 4), stack_pointer);
     if PINNED.find(low).is_none() || PINNED.find(high).is_none() {
         let start = stack_pointer.saturating_sub(STRANGE_STACK_BYTES) & !4095;
         pin(start, start + 2 * STRANGE_STACK_BYTES);
     }
-    Place { stack: 0, stack_pointer }
+    Place { stack: 0, stack_pointer, thread, is_guest }
 }
 
 /// Addresses that are never managed, as seen from a call.
@@ -210,19 +212,20 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     };
     let [start, bytes, _, flags, ..] = arguments;
     let end = start.saturating_add(bytes);
+    let mut forgotten = None;
     match context.rax as usize {
         number::MREMAP => {
             context.rax = answer(remap(&arguments));
             return hold.let_go();
         }
         number::MMAP if flags & MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0 => {
-            forget(flags & MAP_FIXED != 0, start, end);
-            context.rax = answer(map_stack(arguments));
+            let forgotten = (flags & MAP_FIXED != 0).then(|| Forgotten::at(start, end));
+            context.rax = answer(or_put_back(map_stack(arguments), forgotten));
             return hold.let_go();
         }
-        number::MMAP => forget(flags & MAP_FIXED != 0, start, end),
+        number::MMAP if flags & MAP_FIXED != 0 => forgotten = Some(Forgotten::at(start, end)),
         number::MUNMAP => {
-            forget(true, start, end);
+            forgotten = Some(Forgotten::at(start, end));
             if (start..end).contains(&context.rsp) {
                 hold.let_go();
                 return context.rip = pleat_unmap_self as *const () as u64;
@@ -236,7 +239,8 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     // Right here, where no signal's handler can run in the middle of it: one that forks would wait for this call, and so would
     // the fork of another thread while that handler changes the layout. None of these calls waits for anything for long.
     // SAFETY: the program's own call.
-    context.rax = unsafe { syscall(context.rax as usize, arguments.map(|argument| argument as usize)) } as u64;
+    let returned = unsafe { syscall(context.rax as usize, arguments.map(|argument| argument as usize)) };
+    context.rax = answer(or_put_back(crate::thread::errno(returned).map(|value| value as u64), forgotten));
     hold.let_go();
 }
 
@@ -249,19 +253,36 @@ fn touches_handler(start: u64, end: u64, stack_pointer: u64) -> bool {
 fn remap(arguments: &[u64; 6]) -> Result<u64, Errno> {
     let [from, old_bytes, new_bytes, flags, to, _] = arguments.map(|argument| argument as usize);
     let request = Request { from, old_bytes, new_bytes, flags, to };
-    if request.has_target() {
-        forget(true, to as u64, to.saturating_add(new_bytes) as u64);
-    }
+    let forgotten = request.has_target().then(|| Forgotten::at(to as u64, to.saturating_add(new_bytes) as u64));
     let stack = super::MAIN_STACK_END.load(Ordering::Relaxed) as usize - 1;
     // SAFETY: the ranges belong to the program, which makes this call.
-    unsafe { crate::remap::as_one(request, stack) }.map(|place| place as u64)
+    let moved = unsafe { crate::remap::as_one(request, stack) };
+    or_put_back(moved.map(|place| place as u64), forgotten)
 }
 
-fn forget(is_replaced: bool, start: u64, end: u64) {
-    if is_replaced {
-        KEPT.cut(start, end);
-        PINNED.cut(start, end);
+/// What was noted of addresses that a call is about to replace, until it is known whether it has.
+struct Forgotten {
+    kept: core::ops::Range<u64>,
+    pinned: core::ops::Range<u64>,
+}
+
+impl Forgotten {
+    fn at(start: u64, end: u64) -> Self {
+        Self { kept: KEPT.cut(start, end), pinned: PINNED.cut(start, end) }
     }
+}
+
+/// After a call that has failed what it was to replace is there still.
+fn or_put_back(result: Result<u64, Errno>, forgotten: Option<Forgotten>) -> Result<u64, Errno> {
+    if let (Err(_), Some(Forgotten { kept, pinned })) = (&result, forgotten) {
+        if !kept.is_empty() {
+            keep(kept.start, kept.end - kept.start);
+        }
+        if !pinned.is_empty() {
+            pin(pinned.start, pinned.end);
+        }
+    }
+    result
 }
 
 /// Maps a stack, which is never managed: it is noted before a scan can see it as memory that could be.
@@ -295,4 +316,21 @@ fn keep(start: u64, bytes: u64) {
 pub(super) fn bring_in_for_good(start: u64, end: u64) {
     holds::wait_for_mover();
     bring_in(start, end);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_stays_one_where_the_call_that_was_to_replace_it_fails() {
+        let (start, end) = (0x7100_0000_0000, 0x7100_0001_0000);
+        assert!(KEPT.add(start, end));
+        let replace = |result| or_put_back(result, Some(Forgotten::at(start + 0x1000, end + 0x1000)));
+        assert_eq!(replace(Err(Errno::INVAL)), Err(Errno::INVAL));
+        assert_eq!(KEPT.first_in(start + 0x1000, end), start + 0x1000);
+        assert_eq!(replace(Ok(0)), Ok(0));
+        assert_eq!(KEPT.first_in(start + 0x1000, end), end);
+        KEPT.cut(start, end);
+    }
 }
