@@ -347,7 +347,11 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
 fn report_exhausted(membership: &Membership) {
     membership.entry.add(Counter::Exceeded, 1);
     let budget_mib = membership.ledger.budget_bytes.load(Ordering::Relaxed) >> 20;
-    let advice = "raise --ram, or allow more swap with --swap and --swap-size";
+    let advice = if membership.ledger.swap_bytes_max.load(Ordering::Relaxed) == 0 {
+        "there is no swap file: raise --ram, or give --swap a directory on a disk that can be written"
+    } else {
+        "raise --ram, or allow more swap with --swap and --swap-size"
+    };
     if membership.ledger.stop_when_full.load(Ordering::Relaxed) != 0 {
         end(
             Phase::Stopped,

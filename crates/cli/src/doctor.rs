@@ -10,7 +10,7 @@ use sys::uffd::feature::MOVE;
 
 use crate::args::DoctorArgs;
 use crate::size::Human;
-use crate::userfaultfd::{Access, WITH_CAPABILITY, access, words};
+use crate::userfaultfd::{Access, PAST_FILTER, access, remedy, words};
 use crate::{agent, budget, proc, swap, userfaultfd};
 
 /// `UFFD_FEATURE_WP_ASYNC` of include/uapi/linux/userfaultfd.h (Linux 6.7).
@@ -126,9 +126,12 @@ fn full_userfaultfd() -> Finding {
         }
         Err(sys::Errno::NOSYS) => {
             let found = "this kernel has none, or a seccomp filter (such as docker's) hides it".to_owned();
-            finding(Verdict::No, found).remedy("docker run --security-opt seccomp=unconfined --cap-add SYS_PTRACE ...")
+            finding(Verdict::No, found).remedy(PAST_FILTER)
         }
-        Err(errno) => finding(Verdict::No, format!("not permitted ({})", words(errno))).remedy(WITH_CAPABILITY),
+        Err(_) if access() == Access::Filtered => {
+            finding(Verdict::No, "a seccomp filter (such as docker's) refuses it".to_owned()).remedy(PAST_FILTER)
+        }
+        Err(errno) => finding(Verdict::No, format!("not permitted ({})", words(errno))).remedy(remedy()),
     }
 }
 
@@ -146,9 +149,7 @@ fn events() -> Finding {
     let finding = |verdict, found| Finding::new("layout events", verdict, found).needed();
     match access() {
         Access::Full => finding(Verdict::Ok, "fork, mremap, madvise and munmap are reported"),
-        Access::NoForkEvents => {
-            finding(Verdict::No, "forks are reported to CAP_SYS_PTRACE only").remedy(WITH_CAPABILITY)
-        }
+        Access::NoForkEvents => finding(Verdict::No, "forks are reported to CAP_SYS_PTRACE only").remedy(remedy()),
         _ => finding(Verdict::No, "not without a userfaultfd of Linux 6.8"),
     }
 }
