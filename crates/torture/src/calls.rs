@@ -19,11 +19,13 @@ pub(crate) fn errno() -> Errno {
     unsafe { *place }
 }
 
-fn result(returned: isize) -> Result<usize, Errno> {
+/// What a system call has returned.
+pub(crate) fn result(returned: isize) -> Result<usize, Errno> {
     if returned == -1 { Err(errno()) } else { Ok(returned as usize) }
 }
 
-fn done(returned: c_int) -> Result<(), Errno> {
+/// What a function of libc has returned that returns no more than 0.
+pub(crate) fn done(returned: c_int) -> Result<(), Errno> {
     result(returned as isize).map(|_| ())
 }
 
@@ -35,16 +37,34 @@ pub(crate) fn map(at: usize, bytes: usize, protection: c_int) -> Result<usize, E
     result(unsafe { libc::mmap(at as *mut c_void, bytes, protection, flags, -1, 0) } as isize)
 }
 
+/// A new mapping of private anonymous memory with further flags, at `at`, where nothing may be.
+pub(crate) fn map_fresh(at: usize, bytes: usize, flags: c_int) -> Result<usize, Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | flags;
+    // SAFETY: nothing is replaced.
+    result(unsafe { libc::mmap(at as *mut c_void, bytes, READ_WRITE, flags, -1, 0) } as isize)
+}
+
 /// A new mapping of a file that has no name. `sharing` is `MAP_SHARED` or `MAP_PRIVATE`.
 pub(crate) fn map_file(bytes: usize, sharing: c_int) -> Result<usize, Errno> {
-    // SAFETY: the name is a string; the descriptor is ours.
+    let file = memory_file(bytes)?;
+    let place = map_part(file, bytes, sharing);
+    close(file);
+    place
+}
+
+/// A file without a name, all zeros.
+pub(crate) fn memory_file(bytes: usize) -> Result<c_int, Errno> {
+    // SAFETY: the name is a string.
     let file = result(unsafe { libc::memfd_create(c"torture".as_ptr(), libc::MFD_CLOEXEC) } as isize)? as c_int;
     // SAFETY: a descriptor of ours.
     done(unsafe { libc::ftruncate(file, bytes as i64) })?;
+    Ok(file)
+}
+
+/// A new mapping of the front of a file.
+pub(crate) fn map_part(file: c_int, bytes: usize, sharing: c_int) -> Result<usize, Errno> {
     // SAFETY: the kernel chooses the place.
-    let place = result(unsafe { libc::mmap(null_mut(), bytes, READ_WRITE, sharing, file, 0) } as isize);
-    close(file);
-    place
+    result(unsafe { libc::mmap(null_mut(), bytes, READ_WRITE, sharing, file, 0) } as isize)
 }
 
 pub(crate) fn unmap(at: usize, bytes: usize) -> Result<(), Errno> {
@@ -116,10 +136,14 @@ pub(crate) fn read_two(file: c_int, places: [usize; 2], bytes: usize) -> Result<
 
 /// Copies within this process by `process_vm_readv`.
 pub(crate) fn copy_by_kernel(from: usize, to: usize, bytes: usize) -> Result<usize, Errno> {
-    let pid = std::process::id() as libc::pid_t;
+    copy_from_process(std::process::id() as libc::pid_t, from, to, bytes)
+}
+
+/// `process_vm_readv`.
+pub(crate) fn copy_from_process(pid: libc::pid_t, from: usize, to: usize, bytes: usize) -> Result<usize, Errno> {
     let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: bytes };
     let local = libc::iovec { iov_base: to as *mut c_void, iov_len: bytes };
-    // SAFETY: the kernel checks both addresses; the caller owns what is there.
+    // SAFETY: the kernel checks both addresses; the caller owns what is written to.
     result(unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) })
 }
 
@@ -155,12 +179,12 @@ pub(crate) fn fork() -> Result<libc::pid_t, Errno> {
     result(unsafe { libc::fork() } as isize).map(|pid| pid as libc::pid_t)
 }
 
-/// Waits for a child; its wait status.
+/// Waits for a child, whatever signal its end sends; its wait status.
 pub(crate) fn wait(pid: libc::pid_t) -> Result<(libc::pid_t, c_int), Errno> {
     let mut status = 0;
     loop {
         // SAFETY: the status fits.
-        match result(unsafe { libc::waitpid(pid, &raw mut status, 0) } as isize) {
+        match result(unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) } as isize) {
             Err(libc::EINTR) => {}
             Ok(pid) => return Ok((pid as libc::pid_t, status)),
             Err(errno) => return Err(errno),

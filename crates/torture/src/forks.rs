@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::area::Area;
 use crate::calls;
+use crate::content::{self, Key, PAGE};
 use crate::random::{Random, mix};
 use crate::worker::{AREAS, Done, Kind, THREADS, Trouble, Worker, of, process, report};
 
@@ -15,15 +16,19 @@ pub(crate) const KINDS: &[Kind] = &[
     ("fork and leave", 1, fork_and_leave),
     ("fork and exec", 1, fork_and_exec),
     ("spawn", 1, spawn),
+    ("fork, change root", 1, fork_and_change_root),
+    ("fork, filter calls", 1, fork_and_filter),
+    ("read the parent", 1, read_parent),
 ];
 
 /// Processes besides the first ones at a time.
-const CHILDREN_MAX: u32 = 12;
-const DEPTH_MAX: u32 = 3;
+pub(crate) const CHILDREN_MAX: u32 = 12;
+/// Those that are killed at any moment are at this depth.
+pub(crate) const DEPTH_MAX: u32 = 3;
 
 /// What a child is to do.
 #[derive(Clone, Copy)]
-enum Task {
+pub(crate) enum Task {
     /// Look at everything, then take so many steps.
     Steps(u64),
     /// The same without end, and without processes of its own.
@@ -32,10 +37,16 @@ enum Task {
     Glance,
     /// The program that is named by /proc/self/exe, anew.
     Execute,
+    /// Confine itself, then as `Steps`.
+    Confined(fn(), u64),
+    /// Write a page at this address.
+    Write(usize, Key),
+    /// Look at a page of the parent's at this address.
+    ReadParent(usize, Key),
 }
 
 /// Forks; `None` if there are too many processes. The child does its task and ends.
-fn child(worker: &mut Worker, task: Task, seed: u64) -> Result<Option<libc::pid_t>, Trouble> {
+pub(crate) fn child(worker: &mut Worker, task: Task, seed: u64) -> Result<Option<libc::pid_t>, Trouble> {
     let report = report();
     if worker.depth >= DEPTH_MAX || report.children.fetch_add(1, Relaxed) >= CHILDREN_MAX {
         report.children.fetch_sub(1, Relaxed);
@@ -72,6 +83,13 @@ fn work(worker: &mut Worker, task: Task, seed: u64, is_hushed: bool) -> ! {
             check_inheritance(worker, is_hushed);
             worker.run(steps);
         }
+        Task::Confined(confine, steps) => {
+            confine();
+            check_inheritance(worker, is_hushed);
+            worker.run(steps);
+        }
+        Task::Write(at, key) => content::write(at, key),
+        Task::ReadParent(at, key) => look_at_parent(worker, at, key),
         Task::Forever => {
             worker.depth = DEPTH_MAX;
             worker.areas.iter_mut().for_each(Area::has_been_forked);
@@ -123,7 +141,7 @@ fn check_inheritance(worker: &mut Worker, is_hushed: bool) {
 }
 
 /// Waits for a child that must end well.
-fn expect(pid: libc::pid_t) -> Done {
+pub(crate) fn expect(pid: libc::pid_t) -> Done {
     match calls::wait(pid).map_err(of("waitpid"))?.1 {
         0 => Ok(()),
         // Ended by the supervisor, because another one has failed, or failed itself and said so.
@@ -141,7 +159,7 @@ fn fork(worker: &mut Worker) -> Done {
         let area = &mut worker.areas[number];
         let page = worker.random.below(area.count);
         area.check(page).map_err(|bad| Trouble::Bad("beside a child", bad))?;
-        area.write(page, crate::content::Key::new(worker.random.word()));
+        area.write(page, Key::new(worker.random.word()));
     }
     expect(pid)
 }
@@ -205,6 +223,62 @@ fn fork_and_exec(worker: &mut Worker) -> Done {
     result
 }
 
+/// A child that makes a new root of the old one, and goes on.
+fn fork_and_change_root(worker: &mut Worker) -> Done {
+    fn confine() {
+        // SAFETY: names the same directory. Refused without the capability; then it goes on all the same.
+        unsafe { libc::chroot(c"/".as_ptr()) };
+    }
+    let (seed, steps) = (worker.random.word(), 1 + worker.random.below(40) as u64);
+    let pid = child(worker, Task::Confined(confine, steps), seed)?;
+    pid.map_or(Ok(()), expect)
+}
+
+/// A child whose system calls go through a filter, which allows all, and which goes on.
+fn fork_and_filter(worker: &mut Worker) -> Done {
+    fn confine() {
+        let mut allow = libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+        let program = libc::sock_fprog { len: 1, filter: &raw mut allow };
+        // SAFETY: takes numbers.
+        unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        // SAFETY: a program of one instruction. Refused where the kernel has no filters, and by pleat in user mode.
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    }
+    let (seed, steps) = (worker.random.word(), 1 + worker.random.below(40) as u64);
+    let pid = child(worker, Task::Confined(confine, steps), seed)?;
+    pid.map_or(Ok(()), expect)
+}
+
+/// A child reads a page of the process that has forked it.
+fn read_parent(worker: &mut Worker) -> Done {
+    let (seed, number) = (worker.random.word(), worker.draw_area()?);
+    let area = &mut worker.areas[number];
+    let Some(page) = area.draw_open(&mut worker.random) else { return Ok(()) };
+    let (at, page) = (area.at(page), area.pages[page]);
+    if page.may_be_zero {
+        return Ok(());
+    }
+    let pid = child(worker, Task::ReadParent(at, page.key), seed)?;
+    pid.map_or(Ok(()), expect)
+}
+
+fn look_at_parent(worker: &Worker, from: usize, key: Key) {
+    // SAFETY: asks for a number.
+    let parent = unsafe { libc::getppid() };
+    let looked = calls::map(0, PAGE, calls::READ_WRITE).and_then(|to| {
+        let result = calls::copy_from_process(parent, from, to, PAGE);
+        result.map(|bytes| (bytes, content::check(to, key)))
+    });
+    match looked {
+        // Forbidden by a security module; or the page is missing there and only the parent itself can bring it, which pleat
+        // documents for user mode.
+        Ok((PAGE, Ok(()))) | Err(libc::EPERM | libc::EFAULT) => {}
+        Ok((PAGE, Err(wrong))) => worker.fail("the parent's page", &Trouble::Other("another word", wrong.found)),
+        Ok((bytes, _)) => worker.fail("the parent's page", &Trouble::Other("short", bytes as u64)),
+        Err(errno) => worker.fail("the parent's page", &Trouble::Refused("process_vm_readv", errno)),
+    }
+}
+
 const PROGRAM: &core::ffi::CStr = c"/proc/self/exe";
 
 fn arguments() -> [*mut c_char; 3] {
@@ -215,7 +289,8 @@ unsafe extern "C" {
     static environ: *const *mut c_char;
 }
 
-fn execute() -> ! {
+/// Does not return where it goes well: with status 0 then.
+pub(crate) fn execute() -> ! {
     let arguments = arguments();
     // SAFETY: null-terminated arrays of strings.
     unsafe { libc::execve(PROGRAM.as_ptr(), arguments.as_ptr().cast(), environ.cast()) };

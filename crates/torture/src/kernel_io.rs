@@ -19,7 +19,7 @@ pub(crate) const KINDS: &[Kind] = &[
 ];
 
 /// Two areas and an accessible page of each; `None` if there is no such page.
-fn two_pages(worker: &mut Worker) -> Result<Option<[(usize, usize); 2]>, Trouble> {
+pub(crate) fn two_pages(worker: &mut Worker) -> Result<Option<[(usize, usize); 2]>, Trouble> {
     let (from, to) = (worker.draw_area()?, worker.draw_area()?);
     let Worker { areas, random, .. } = worker;
     let pages = (areas[from].draw_open(random), areas[to].draw_open(random));
@@ -27,7 +27,7 @@ fn two_pages(worker: &mut Worker) -> Result<Option<[(usize, usize); 2]>, Trouble
 }
 
 /// After the kernel has copied a page: what is there now.
-fn copied(worker: &mut Worker, from: (usize, usize), to: (usize, usize)) -> Done {
+pub(crate) fn copied(worker: &mut Worker, from: (usize, usize), to: (usize, usize)) -> Done {
     // What was read may have been freed lazily; then it is now known.
     worker.areas[from.0].check(from.1).map_err(|bad| Trouble::Bad("source", bad))?;
     let page = worker.areas[from.0].pages[from.1];

@@ -14,6 +14,7 @@ mod memory;
 mod random;
 mod report;
 mod scene;
+mod shared;
 mod worker;
 
 use core::sync::atomic::Ordering::Relaxed;

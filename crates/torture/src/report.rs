@@ -10,7 +10,7 @@ use crate::calls;
 /// Threads of all processes that can be at work at once.
 pub(crate) const SLOTS: usize = 128;
 /// Names of steps.
-pub(crate) const STEPS_MAX: usize = 64;
+pub(crate) const STEPS_MAX: usize = 96;
 const TEXT: usize = 600;
 
 /// A thread at work: what it is doing, and since when.
