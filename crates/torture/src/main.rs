@@ -6,6 +6,7 @@
 
 mod area;
 mod calls;
+mod clones;
 mod content;
 mod forks;
 mod heap;
