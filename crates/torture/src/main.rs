@@ -12,6 +12,7 @@ mod forks;
 mod heap;
 mod kernel_io;
 mod memory;
+mod places;
 mod random;
 mod report;
 mod scene;

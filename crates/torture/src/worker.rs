@@ -6,7 +6,7 @@ use crate::area::{Area, Bad};
 use crate::calls::{self, Errno};
 use crate::random::Random;
 use crate::report::{Report, Slot};
-use crate::{clones, forks, heap::Heap, kernel_io, memory, shared};
+use crate::{clones, forks, heap::Heap, kernel_io, memory, places, shared};
 
 /// Areas of a thread.
 pub(crate) const AREAS: usize = 10;
@@ -66,7 +66,13 @@ pub(crate) struct Process {
 
 /// All kinds of steps.
 pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
-    memory::KINDS.iter().chain(kernel_io::KINDS).chain(forks::KINDS).chain(shared::KINDS).chain(clones::KINDS)
+    memory::KINDS
+        .iter()
+        .chain(kernel_io::KINDS)
+        .chain(forks::KINDS)
+        .chain(shared::KINDS)
+        .chain(clones::KINDS)
+        .chain(places::KINDS)
 }
 
 impl Process {
