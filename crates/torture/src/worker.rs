@@ -6,7 +6,7 @@ use crate::area::{Area, Bad};
 use crate::calls::{self, Errno};
 use crate::random::Random;
 use crate::report::{Report, Slot};
-use crate::{clones, forks, heap::Heap, kernel_io, memory, places, shared};
+use crate::{clones, forks, heap::Heap, kernel_io, memory, pipes, places, ring, shared};
 
 /// Areas of a thread.
 pub(crate) const AREAS: usize = 10;
@@ -53,6 +53,8 @@ pub(crate) struct Worker {
     pub(crate) knows_others: bool,
     /// Which of the process's workers it is.
     pub(crate) number: usize,
+    /// Its files are its own: a thread of the kernel's that works for it may have those from before.
+    pub(crate) has_own_files: bool,
 }
 
 /// What the threads of a process share. In the same memory.
@@ -73,6 +75,8 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
         .chain(shared::KINDS)
         .chain(clones::KINDS)
         .chain(places::KINDS)
+        .chain(pipes::KINDS)
+        .chain(ring::KINDS)
 }
 
 impl Process {
