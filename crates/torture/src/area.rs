@@ -140,14 +140,14 @@ impl Area {
     }
 
     /// Changes who may touch a part.
-    pub(crate) fn restrict(&mut self, first: usize, count: usize, access: Access) -> Result<(), Errno> {
-        let (at, bytes) = (self.at(first), count * PAGE);
-        let protection: c_int = match access {
-            Access::All => READ_WRITE,
-            Access::ReadOnly => libc::PROT_READ,
-            Access::None | Access::Guarded => libc::PROT_NONE,
-        };
-        calls::protect(at, bytes, protection)?;
+    pub(crate) fn restrict(
+        &mut self,
+        first: usize,
+        count: usize,
+        access: Access,
+        protection: c_int,
+    ) -> Result<(), Errno> {
+        calls::protect(self.at(first), count * PAGE, protection)?;
         self.is_mixed = true;
         for page in &mut self.pages[first..first + count] {
             if page.access != Access::Guarded {

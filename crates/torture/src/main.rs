@@ -18,6 +18,7 @@ mod random;
 mod report;
 mod ring;
 mod scene;
+mod settings;
 mod shared;
 mod worker;
 

@@ -183,8 +183,9 @@ fn moved(area: &mut Area, base: usize, count: usize) {
     (area.base, area.count) = (base, count);
 }
 
-/// mremap is refused for several mappings, and which neighbours are one is for the kernel to say: what has been split
-/// does not always come together again. Nothing has happened then.
+/// mremap takes one mapping, and which neighbours are one is for the kernel to say: memory that was mapped over in a moved
+/// area counts its offset from elsewhere, and what a child has copied is no longer the same as what is fresh; they never
+/// come together. Without pleat that happens within a hundred steps or so. Nothing has happened then.
 fn refused(what: &'static str, errno: c_int) -> Done {
     if errno == libc::EFAULT { Ok(()) } else { Err(Trouble::Refused(what, errno)) }
 }
@@ -263,11 +264,21 @@ fn move_and_keep(worker: &mut Worker) -> Done {
 }
 
 fn protect(worker: &mut Worker) -> Done {
+    const EXECUTE: c_int = libc::PROT_EXEC;
     let number = worker.draw_area()?;
     let area = &mut worker.areas[number];
     let (first, count) = worker.random.part(area.count);
-    let access = [Access::All, Access::All, Access::ReadOnly, Access::None][worker.random.below(4)];
-    area.restrict(first, count, access).map_err(of("mprotect"))
+    let (access, protection) = [
+        (Access::All, READ_WRITE),
+        (Access::All, READ_WRITE),
+        (Access::All, READ_WRITE),
+        (Access::All, READ_WRITE | EXECUTE),
+        (Access::ReadOnly, libc::PROT_READ),
+        (Access::ReadOnly, libc::PROT_READ | EXECUTE),
+        (Access::None, libc::PROT_NONE),
+        (Access::None, libc::PROT_NONE),
+    ][worker.random.below(8)];
+    area.restrict(first, count, access, protection).map_err(of("mprotect"))
 }
 
 fn discard(worker: &mut Worker) -> Done {

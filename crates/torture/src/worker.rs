@@ -6,7 +6,7 @@ use crate::area::{Area, Bad};
 use crate::calls::{self, Errno};
 use crate::random::Random;
 use crate::report::{Report, Slot};
-use crate::{clones, forks, heap::Heap, kernel_io, memory, pipes, places, ring, shared};
+use crate::{clones, forks, heap::Heap, kernel_io, memory, pipes, places, ring, settings, shared};
 
 /// Areas of a thread.
 pub(crate) const AREAS: usize = 10;
@@ -77,6 +77,7 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
         .chain(places::KINDS)
         .chain(pipes::KINDS)
         .chain(ring::KINDS)
+        .chain(settings::KINDS)
 }
 
 impl Process {
