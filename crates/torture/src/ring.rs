@@ -5,7 +5,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::calls::{self, Errno, READ_WRITE};
-use crate::content::PAGE;
+use crate::content::{Key, PAGE};
 use crate::kernel_io::{copied, two_pages};
 use crate::worker::{Done, Kind, Trouble, Worker, of};
 
@@ -112,6 +112,9 @@ impl Ring {
 fn ring(worker: &mut Worker) -> Done {
     let flags = if worker.random.one_in(2) && !worker.has_own_files { ASYNC } else { 0 };
     let Some([from, to]) = two_pages(worker)?.filter(|[from, to]| from != to) else { return Ok(()) };
+    // Linux 6.18 takes a page that was freed lazily for untouched after the kernel has filled a registered buffer in it.
+    let key = Key::new(worker.random.word());
+    worker.areas[to.0].write(to.1, key);
     let (source, target) = (worker.areas[from.0].at(from.1), worker.areas[to.0].at(to.1));
     let ring = match Ring::new() {
         Ok(ring) => ring,
