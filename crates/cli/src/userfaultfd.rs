@@ -10,7 +10,8 @@ const WITH_CAPABILITY: &str = "sudo setpriv --reuid $(id -u) --regid $(id -g) --
      --inh-caps +sys_ptrace --ambient-caps +sys_ptrace pleat run ...";
 
 /// Past the seccomp filter of a container, and with the capability. Podman takes the same words.
-pub(crate) const PAST_FILTER: &str = "docker run --security-opt seccomp=unconfined --cap-add SYS_PTRACE ...";
+pub(crate) const PAST_FILTER: &str =
+    "docker run --cap-add SYS_PTRACE --device /dev/userfaultfd (or --security-opt seccomp=unconfined) ...";
 
 /// The ways to get one, for a message. Without fork events the two others would do; the kernel gives those only to
 /// `CAP_SYS_PTRACE`, however the descriptor was got (`userfaultfd_api` in fs/userfaultfd.c; tried on 6.18).
