@@ -6,13 +6,15 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use page::PAGE_BYTES;
 use rlsf::Tlsf;
-use sys::Area;
 use sys::sync::Lock;
+use sys::{Area, Errno};
 
 /// Steps in which the heap grows; a larger request makes it grow by as much as it needs.
 const GROWTH_BYTES: usize = 1 << 20;
 /// From here on a block has an area of its own: what it does not touch takes no frame, and its frames go when it is freed.
 const LARGE_BYTES: usize = 32 << 10;
+/// The agent's threads take 1 MiB, its heap a step, buffers of a handler and a reclaimer half a MiB each.
+const ROOM_BYTES: usize = 3 << 20;
 /// Large blocks that have an area of their own; more of them are blocks like others. The process has a table of all areas.
 const LARGE_MAX: usize = 128;
 
@@ -67,6 +69,21 @@ impl Heap {
     }
 }
 
+/// Says whether there is room for what the agent takes between here and where it could stop again. Limits may leave it none
+/// (`RLIMIT_AS`, `RLIMIT_DATA`): who asks before does without the agent, who does not is ended by [`out_of_memory`].
+pub(crate) fn has_room() -> Result<(), Errno> {
+    Area::reserve(ROOM_BYTES).map(drop)
+}
+
+/// The heap cannot grow. What is half done cannot be undone, so the program ends.
+fn out_of_memory(layout: Layout) -> ! {
+    crate::failure::fail(format_args!(
+        "process {} is ended: its agent gets no memory ({} bytes; see its limits on data and on addresses)",
+        sys::thread::process_id(),
+        layout.size()
+    ))
+}
+
 /// Bytes allocated now.
 pub(crate) fn used_bytes() -> u64 {
     HEAP.used.load(Ordering::Relaxed)
@@ -86,7 +103,7 @@ pub(crate) unsafe fn reset_after_fork() {
 // unmapped, and a large block has one of its own until it is freed.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        self.large(layout).or_else(|| self.block(layout)).map_or(core::ptr::null_mut(), NonNull::as_ptr)
+        self.large(layout).or_else(|| self.block(layout)).unwrap_or_else(|| out_of_memory(layout)).as_ptr()
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
@@ -96,7 +113,7 @@ unsafe impl GlobalAlloc for Heap {
             unsafe { block.write_bytes(0, layout.size()) };
             Some(block)
         };
-        self.large(layout).or_else(zeroed).map_or(core::ptr::null_mut(), NonNull::as_ptr)
+        self.large(layout).or_else(zeroed).unwrap_or_else(|| out_of_memory(layout)).as_ptr()
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {

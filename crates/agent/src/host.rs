@@ -13,8 +13,9 @@ use sys::Errno;
 
 use crate::entry::{self, Identity};
 use crate::exec::{self, Bearings};
-use crate::failure;
+use crate::keeper::NO_MEMORY;
 use crate::watcher::{self, Agent};
+use crate::{failure, heap};
 
 /// glibc's registration of fork handlers; `pthread_atfork` is a wrapper of it that is linked statically.
 type RegisterForkHandlers = unsafe extern "C" fn(
@@ -86,9 +87,20 @@ static AGENT: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment: *const *const c_char) {
     // Other C libraries pass no arguments: nothing may be looked at before this.
     let Some(register) = register_fork_handlers() else { return };
+    if heap::has_room().is_err() {
+        // What this one starts finds in the environment what it has found, and may have more room.
+        return do_without(environment);
+    }
     let bearings = Bearings::of(environment);
     join(arguments, environment, register, bearings);
     exec::hide(environment);
+}
+
+/// This process's limits leave the agent no memory: it runs as it would without us.
+fn do_without(environment: *const *const c_char) {
+    if let Some(Ok(ledger)) = variable(environment, LEDGER_VARIABLE.as_bytes()).map(entry::open) {
+        stay_idle(ledger, NO_MEMORY);
+    }
 }
 
 /// Joins the run that the environment leads to.

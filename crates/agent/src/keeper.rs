@@ -46,6 +46,9 @@ pub(crate) const STUCK_NS: u64 = 10_000_000_000;
 /// The longest step of time that counts as running: a stopped or suspended process makes longer ones.
 const STEP_NS_MAX: u64 = 100_000_000;
 
+/// What stands in the way where limits leave the agent nothing.
+pub(crate) const NO_MEMORY: &str = "no memory for its agent";
+
 /// One process's memory under management.
 pub(crate) struct Keeper {
     pub(crate) pager: Pager<Linux, AnyStore>,
@@ -91,7 +94,8 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     let membership = agent.membership();
     let limit = sys::process::raise_descriptor_limit();
     let lifted = sys::addresses::lift();
-    let opened = open(agent, &membership);
+    let room = crate::heap::has_room().map_err(Obstacle::of(NO_MEMORY));
+    let opened = room.and_then(|()| open(agent, &membership));
     limit.into_iter().for_each(RaisedLimit::restore);
     let keeper = match opened {
         Ok(keeper) => &*Box::leak(Box::new(keeper)),

@@ -261,12 +261,12 @@ impl Worker {
                 self.encoded[slot] = Encoded::Shorter { at, bytes: length };
                 published = state.publish(page, frame, bytes, Outcome::Encoded(&self.encodings[at..at + length]));
             }
-            if published == Published::NoRoom && pager.has_area {
+            // The store has addresses for more than the machine holds, where no limit keeps it from opening them. A page that goes
+            // back at once need not wait.
+            if published == Published::NoRoom && (pager.has_area || !put_back(pager, &mut state, page, frame)) {
                 drop(state);
                 (state, published) = self.wait_for_room(pager, slot, frame, unblock);
             }
-            // The store has addresses for more than the machine holds, where there is no limit on them.
-            assert!(published != Published::NoRoom || put_back(pager, &mut state, page, frame), "the store is full");
             gained += usize::from(published == Published::Done && gains);
         }
         gained
@@ -343,7 +343,20 @@ impl Worker {
     }
 }
 
-/// Moves a page that gained nothing back to the program, if that can be done now.
+/// Brings a frame's page back by moving it. After a fork parent and child share what waited in frames, for good where the other one
+/// does not write to it: what cannot be moved for that is copied, and the frame is released with its window.
+fn returns<K: Kernel, S>(pager: &Pager<K, S>, page: PageIndex, frame: FrameIndex) -> bool {
+    match pager.kernel.move_back(frame, page) {
+        Err(Errno::BUSY) => {
+            // SAFETY: the frame is of a window that this thread encodes: it holds a page, and nobody writes to it.
+            let bytes = unsafe { &*pager.kernel.frame(frame) };
+            pager.kernel.fill(page, core::slice::from_ref(bytes)).done == PageCount(1)
+        }
+        moved => moved.is_ok(),
+    }
+}
+
+/// Brings a page of the window that is being encoded back to the program, if that can be done now.
 fn put_back<K: Kernel, S: Store>(
     pager: &Pager<K, S>,
     state: &mut State<S>,
@@ -351,7 +364,7 @@ fn put_back<K: Kernel, S: Store>(
     frame: FrameIndex,
 ) -> bool {
     let may_go = !state.is_holding() && state.cache.place(page) == Place::Leaving(frame) && state.copied != Some(page);
-    if !may_go || pager.kernel.move_back(frame, page).is_err() {
+    if !may_go || !returns(pager, page, frame) {
         return false;
     }
     state.note_return(page, Arrival::Along);

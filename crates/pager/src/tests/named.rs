@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
+use sys::Errno;
 use sys::fake::{Call, FakeKernel, Flag, Progress};
 use sys::kernel::{Kernel, PageRange};
 
@@ -635,5 +636,23 @@ fn behind_a_walk_in_rounds_pages_go_first() {
     }
     let dropped = world.pager.entry.count(Counter::DroppedBehind);
     assert!(dropped > pages, "{dropped} pages dropped behind the walk");
+    world.finish().unwrap();
+}
+
+/// What waited in frames when the program forked is shared with the other process, perhaps for good: where it gains nothing it goes
+/// back as a copy.
+#[test]
+fn what_cannot_be_moved_back_is_copied_back() {
+    let mut world = world(40, Setup::plain(11), Content::Noise);
+    let page = PageIndex(FIRST + 7);
+    leave(&world.pager, page);
+    for _ in 0..40 {
+        world.pager.kernel.fail(Call::MoveBack, Errno::BUSY);
+    }
+    while matches!(world.pager.lock().cache.place(page), Place::Leaving(_)) {
+        Worker::patient().encode(&world.pager);
+    }
+    assert_eq!(world.pager.lock().cache.place(page), Place::Resident);
+    assert!(world.pager.kernel.is_present(page));
     world.finish().unwrap();
 }

@@ -1,0 +1,79 @@
+//! Limits that leave the agent no memory for itself: it does without what it has not begun, and ends with a line where it cannot
+//! stop. Never wrong bytes, and never an end without a word.
+#![forbid(unsafe_code)]
+
+use pleat_e2e::{Run, Turn, assert_same, folded, plain, skipped, turn};
+
+/// Where what it takes ends the agent's work, it says this.
+const NO_MEMORY: &str = "its agent gets no memory";
+
+/// A command by root without the right to raise hard limits; `None` if that cannot be had.
+fn without_raising(command: &[&str]) -> Option<Vec<String>> {
+    let drop = ["setpriv", "--bounding-set=-sys_resource"];
+    let words = |tail: &[&str]| drop.iter().chain(tail).map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    if plain(&words(&["sh", "-c", "ulimit -n 6; ! ulimit -n 256 2>&-"])).status.success() {
+        return Some(words(command));
+    }
+    skipped("no setpriv, or no hard limit that holds");
+    None
+}
+
+/// `tight.c` with so much in 20 MiB, plain and under pleat.
+fn tight(turn: &Turn, program: &str, kind: &str, kib: u32) -> Option<Run> {
+    let command = without_raising(&[program, "36", kind, &kib.to_string()])?;
+    let before = plain(&command);
+    assert_eq!(before.stdout, b"equal, child 0\n", "it does not fail without pleat: {}", before.stderr);
+    let after = folded(&turn.options("20M"), &command);
+    println!(
+        "{kind} + {kib} KiB: {}, {:.2?}: {} | {}",
+        after.shell_status(),
+        after.wall,
+        String::from_utf8_lossy(&after.stdout).trim(),
+        after.stderr.trim()
+    );
+    turn.assert_clean(&after);
+    Some(after)
+}
+
+/// From nothing at all, at steps at which something else does not fit any more, to enough of addresses. With more room for data than
+/// this the agent has just enough to be slow.
+#[test]
+fn limits_that_leave_the_agent_nothing_lose_nothing() {
+    let turn = turn("tight");
+    let program = match turn.compile("tight.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    for (kind, steps) in [("data", [0, 300, 700, 1700]), ("as", [0, 300, 1700, 3300])] {
+        for kib in steps {
+            let Some(run) = tight(&turn, &program, kind, kib) else { return };
+            let is_ended = run.stderr.contains(NO_MEMORY);
+            assert!(!run.stderr.contains("bug in the agent"), "{}", run.stderr);
+            match (run.shell_status(), &run.stdout[..]) {
+                (0, b"equal, child 0\n") => {}
+                (0, b"equal, child 9\n") => assert!(is_ended, "the child ended without a word: {}", run.stderr),
+                (125, b"") => assert!(is_ended, "it ended without a word: {}", run.stderr),
+                (status, said) => panic!("{status}, {}: {}", String::from_utf8_lossy(said), run.stderr),
+            }
+        }
+    }
+}
+
+/// What is too small for an agent starts as it does without one.
+#[test]
+fn limits_that_leave_an_agent_no_room_to_start() {
+    let turn = turn("tight-start");
+    let program = match turn.compile("tight.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    for limit in ["-d 3000", "-d 4000", "-d 5000", "-v 7000", "-v 8000", "-v 9000"] {
+        let script = format!("ulimit {limit}; exec {program} 0");
+        let Some(command) = without_raising(&["sh", "-c", &script]) else { return };
+        let before = plain(&command);
+        let after = folded(&turn.options("24M"), &command);
+        print!("{limit}: {}", after.stderr);
+        assert_same(&before, &after);
+        turn.assert_clean(&after);
+    }
+}
