@@ -41,8 +41,8 @@ impl Identity {
             return Some(Self { pid: sys::thread::process_id(), is_elsewhere });
         }
         let runner = ledger.runner_pid.load(Ordering::Relaxed);
-        let is_runners =
-            sys::process::start_ticks_of(runner) == Some(ledger.runner_start_ticks.load(Ordering::Relaxed));
+        let start_ticks = as_runner_sees(ledger, sys::process::start_ticks_of(runner));
+        let is_runners = start_ticks == Some(ledger.runner_start_ticks.load(Ordering::Relaxed));
         is_runners.then(|| Some(Self { pid: sys::process::id_in_proc()?, is_elsewhere }))?
     }
 }
@@ -71,10 +71,18 @@ pub(crate) fn claim(ledger: &'static Ledger, Identity { pid, is_elsewhere }: Ide
     };
     entry.claim.store(0, Ordering::Relaxed);
     entry.watcher.store(0, Ordering::Relaxed);
-    entry.start_ticks.store(sys::process::start_ticks().unwrap_or(0), Ordering::Relaxed);
+    let start_ticks = as_runner_sees(ledger, sys::process::start_ticks());
+    entry.start_ticks.store(start_ticks.unwrap_or(0), Ordering::Relaxed);
     // Release: the supervisor, seeing the phase, sees the rest.
     entry.phase.store(Phase::Watching as u32, Ordering::Release);
     Some(Membership { ledger, entry, is_elsewhere })
+}
+
+/// A start time that this process has read, as `pleat run` reads it: another namespace of times has other ones, and who starts at
+/// another time than his entry says is taken for another process.
+fn as_runner_sees(ledger: &Ledger, start_ticks: Option<u64>) -> Option<u64> {
+    let ahead = sys::process::start_ticks_ahead()? - ledger.runner_ticks_ahead.load(Ordering::Relaxed).cast_signed();
+    start_ticks?.checked_add_signed(-ahead)
 }
 
 /// Whether this process has an agent already: an emulator's, which has passed the environment on to the program that it plays,

@@ -116,6 +116,7 @@ fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<Share
     ledger.runner_pid.store(std::process::id(), Relaxed);
     ledger.id_namespace.store(sys::process::id_namespace().unwrap_or(0), Relaxed);
     ledger.runner_start_ticks.store(sys::process::start_ticks().unwrap_or(0), Relaxed);
+    ledger.runner_ticks_ahead.store(sys::process::start_ticks_ahead().unwrap_or(0).cast_unsigned(), Relaxed);
     if let Some(swap) = swap {
         ledger.swap_bytes_max.store(swap.bytes_max.0, Relaxed);
         store_path(&ledger.swap_path, &swap.path);

@@ -142,6 +142,8 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         state.pin = None;
         state.accounts.exhausted = None;
         state.forget_counted();
+        // The child's clock may be another one (a namespace of times).
+        state.retry_at_ns = 0;
         state.thaw_in_child(shared);
         if let (Some(log), Some(fresh)) = (state.cache.log(), fresh) {
             log.fork_child(fresh.store, fresh.key);

@@ -263,7 +263,8 @@ pub struct Process {
     pub pid: AtomicU32,
     /// A [`Phase`].
     pub phase: AtomicU32,
-    /// Clock ticks after boot at which the process started (field 22 of /proc/PID/stat): tells a reused pid apart.
+    /// Clock ticks after boot at which the process started, as `pleat run` sees it (field 22 of /proc/PID/stat): tells a reused pid
+    /// apart. 0: its agent could not tell.
     pub start_ticks: AtomicU64,
     /// The thread with which its agent began; 0 in children forked while memory was managed. It ends with the program, also where
     /// that executes another.
@@ -444,6 +445,8 @@ pub struct Ledger {
     pub id_namespace: AtomicU64,
     /// See above.
     pub runner_start_ticks: AtomicU64,
+    /// By how much start times look later to `pleat run` than they are: `sys::process::start_ticks_ahead`, signed.
+    pub runner_ticks_ahead: AtomicU64,
     /// 1 for `--when-full stop`, 0 for `exceed`.
     pub stop_when_full: AtomicU32,
     /// A futex: 0 until the threshold is passed, then 1.

@@ -79,6 +79,36 @@ pub fn start_ticks_of(pid: u32) -> Option<u64> {
     Stat::read(open(path, OFlags::RDONLY).ok()?)?.field(22)
 }
 
+/// By how many clock ticks start times in /proc look later to this process than to one that has no namespace of times of its own
+/// (`unshare --time`). `None` where that cannot be told, or is no whole number.
+pub fn start_ticks_ahead() -> Option<i64> {
+    let namespace = |path: &CStr| rustix::fs::stat(path).ok().map(|stat| stat.st_ino);
+    // The offsets are those that the next child gets; who has asked for others and not forked yet is not there himself.
+    if namespace(c"/proc/self/ns/time") != namespace(c"/proc/self/ns/time_for_children") {
+        return None;
+    }
+    let mut text = [0; 256];
+    match open(c"/proc/self/timens_offsets", OFlags::RDONLY) {
+        Ok(file) => {
+            let bytes = rustix::io::read(file, &mut text).ok()?;
+            ticks_of_offsets(&text[..bytes])
+        }
+        // Before Linux 5.5 there are none.
+        Err(Errno::NOENT) => Some(0),
+        Err(_) => None,
+    }
+}
+
+/// The line is `boottime`, seconds, nanoseconds. /proc counts a hundred ticks a second, whatever the kernel's own are.
+fn ticks_of_offsets(text: &[u8]) -> Option<i64> {
+    const TICK_NS: i64 = 10_000_000;
+    let mut words = core::str::from_utf8(text).ok()?.split_ascii_whitespace();
+    words.find(|word| *word == "boottime")?;
+    let mut number = || words.next()?.parse::<i64>().ok();
+    let (seconds, ns) = (number()?, number()?);
+    (ns % TICK_NS == 0).then_some(seconds * 100 + ns / TICK_NS)
+}
+
 /// The namespace that this process's id is of: the same number for all that live in it.
 pub fn id_namespace() -> Option<u64> {
     rustix::fs::stat(c"/proc/self/ns/pid").ok().map(|stat| stat.st_ino)
@@ -264,6 +294,16 @@ mod tests {
         assert!(start_ticks().is_some_and(|ticks| ticks > 0));
         assert!(resident_anonymous().is_some_and(|resident| resident.0 > 4096));
         assert_ne!(random_key(), random_key());
+    }
+
+    #[test]
+    fn offsets_of_a_time_namespace() {
+        let text = b"monotonic           5         0\nboottime       100000         0\n";
+        assert_eq!(ticks_of_offsets(text), Some(10_000_000));
+        assert_eq!(ticks_of_offsets(b"monotonic 0 0\nboottime -7 990000000\n"), Some(-601));
+        assert_eq!(ticks_of_offsets(b"monotonic 0 0\nboottime 7 5\n"), None, "a start may look one tick later");
+        assert_eq!(ticks_of_offsets(b""), None);
+        assert_eq!(start_ticks_ahead(), Some(0), "tests run in no such namespace");
     }
 
     #[test]

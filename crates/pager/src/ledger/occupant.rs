@@ -22,8 +22,12 @@ pub struct Occupancy {
     is_there: AtomicU32,
 }
 
-/// Nobody asks for longer: such a time is not to be believed.
+/// Nobody asks for longer: such a time is not to be believed. It may be of another namespace of times, whose clock is ahead.
 const STAY_MAX_NS: u64 = 1_000_000_000;
+
+fn is_near(until_ns: u64, now_ns: u64) -> bool {
+    now_ns < until_ns && until_ns - now_ns < STAY_MAX_NS
+}
 
 /// What the occupant is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +54,7 @@ impl Occupancy {
     /// Asks for a processor to be kept busy, unless it is at work for another process.
     pub fn ask(&self, wanted: Place, now_ns: u64) {
         let until = self.until_ns.load(Relaxed);
-        let is_at_work = now_ns < until;
+        let is_at_work = is_near(until, now_ns);
         // Two processes that ask at the same time: one of them gets it. Nothing is wrong either way.
         if is_at_work && self.process.load(Relaxed) != wanted.process {
             return;
@@ -68,7 +72,7 @@ impl Occupancy {
     /// What is asked for now.
     pub fn wanted(&self, now_ns: u64) -> Option<Place> {
         let until_ns = self.until_ns.load(Acquire);
-        (now_ns < until_ns && until_ns - now_ns < STAY_MAX_NS).then(|| Place {
+        is_near(until_ns, now_ns).then(|| Place {
             process: self.process.load(Relaxed),
             processor: self.processor.load(Relaxed),
             until_ns,
@@ -93,5 +97,15 @@ mod tests {
         assert_eq!(occupancy.calls.load(Relaxed), 1, "who goes on asking need not wake it");
         occupancy.ask(place(2, 900), 700);
         assert_eq!((occupancy.wanted(800), occupancy.calls.load(Relaxed)), (Some(place(2, 900)), 2));
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_keeps_it_from_nobody() {
+        let occupancy = Occupancy::default();
+        let place = |process, until_ns| Place { process, processor: process + 10, until_ns };
+        occupancy.ask(place(1, 90 * STAY_MAX_NS + 500), 90 * STAY_MAX_NS);
+        assert_eq!(occupancy.wanted(100), None);
+        occupancy.ask(place(2, 500), 100);
+        assert_eq!(occupancy.wanted(300), Some(place(2, 500)));
     }
 }
