@@ -67,6 +67,27 @@ fn living_thread(pid: u32) -> Option<PathBuf> {
     tasks.map(|task| task.path()).find(lives)
 }
 
+/// Whether the group of a process is frozen (`docker pause`, `systemctl freeze`): it does nothing, and is not to blame. Its state
+/// does not tell: it is S or D. Groups are looked for where they usually are.
+pub(crate) fn is_frozen(pid: u32) -> bool {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let says = |mount: &str, path: &str, file: &str, is_it: &dyn Fn(&str) -> bool| {
+        fs::read_to_string(format!("/sys/fs/cgroup{mount}{path}/{file}")).is_ok_and(|text| is_it(&text))
+    };
+    groups.lines().any(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        match (parts.next(), parts.next()) {
+            (Some(""), Some(path)) => ["", "/unified"]
+                .iter()
+                .any(|mount| says(mount, path, "cgroup.events", &|text| text.lines().any(|line| line == "frozen 1"))),
+            (Some("freezer"), Some(path)) => {
+                says("/freezer", path, "freezer.state", &|text| text.trim_end() != "THAWED")
+            }
+            _ => false,
+        }
+    })
+}
+
 /// What the process's file `name` says of its memory. That of its main thread is empty, or full of zeros, once that has ended
 /// by `pthread_exit`.
 fn memory_file(pid: u32, name: &str) -> Option<String> {

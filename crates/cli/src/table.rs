@@ -283,11 +283,15 @@ impl Tracked {
             self.busy_for = Duration::ZERO;
             return false;
         }
-        if Stat::of(self.pid).is_some_and(|stat| !stat.is_stopped()) {
+        let may_run = Stat::of(self.pid).is_some_and(|stat| !stat.is_stopped()) && !proc::is_frozen(self.pid);
+        if may_run {
             self.busy_for += elapsed.min(LOOK_COUNTS_MAX);
         }
-        // A debugger may hold the handler alone.
-        self.busy_for > STUCK_AFTER && !has_stopped_thread(self.pid)
+        if self.busy_for > STUCK_AFTER && has_stopped_thread(self.pid) {
+            // A debugger holds the handler alone. When it lets go the handler has its time once more.
+            self.busy_for = Duration::ZERO;
+        }
+        self.busy_for > STUCK_AFTER
     }
 
     fn numbers(&self, entry: &Process, phase: Phase) -> Numbers {
