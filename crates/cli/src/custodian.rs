@@ -25,6 +25,7 @@ use sys::kernel::PageRange;
 use sys::uffd::{Uffd, Unserved};
 
 use crate::failure::say;
+use crate::proc;
 
 /// Between two looks whether memory without an agent is still somebody's.
 const LOOK: Duration = Duration::from_millis(20);
@@ -34,8 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PROBE: PageIndex = PageIndex(1 << 16);
 /// Descriptors that are left to the rest of `pleat run`.
 const DESCRIPTORS_LEFT: u64 = 64;
-/// After a call that cannot be taken, for want of descriptors.
+/// After a call that cannot be taken, for want of descriptors, and before a thread is told why it ends.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How often is asked whether a thread is being killed.
+const ASKED_MAX: usize = 2;
 /// What `pleat run` tells a custodian that is to go on for it: where agents call; a ward with its line, or one without an agent; and
 /// more of the last one's memory.
 const RECEPTION: u8 = b'r';
@@ -278,15 +281,23 @@ impl Ward {
     /// Who waits for a page of this memory gets SIGBUS, or in a system call EFAULT.
     fn end(&mut self, at: usize, page: PageIndex, thread: u32) {
         let memory = &self.memories[at];
+        // Asked before it gets anything. Who is killed with his agent dies of that, but perhaps a moment later.
+        let is_to_know = !self.told && (0..ASKED_MAX).all(|_| lives(memory, thread));
         if memory.poison(page).is_err() {
             // Its layout is changing, or somebody else has been there: who waits comes again.
             let _ = memory.wake(PageRange::new(page, PageCount(1)));
         }
-        if !self.told {
+        if is_to_know {
             self.told = true;
             say(format_args!("thread {thread} misses a page that was lost with another process; it gets SIGBUS"));
         }
     }
+}
+
+/// Whether a thread that waits for a page will hear of it. One that takes its SIGKILL off in this moment looks as if.
+fn lives(memory: &Uffd, thread: u32) -> bool {
+    std::thread::sleep(PAUSE);
+    proc::is_being_killed(thread).map_or_else(|| !memory.is_orphaned(PROBE), |killed| !killed)
 }
 
 #[cfg(test)]

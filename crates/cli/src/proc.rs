@@ -88,6 +88,21 @@ pub(crate) fn is_frozen(pid: u32) -> bool {
     })
 }
 
+/// Whether a thread has SIGKILL on its way, or is ending; `None` if there is no thread of this number to us.
+pub(crate) fn is_being_killed(thread: u32) -> Option<bool> {
+    const KILL: u64 = 1 << (9 - 1);
+    /// The kernel's `PF_EXITING`.
+    const EXITING: u64 = 4;
+    // The signal first: it is taken off before the flag is set.
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = pending.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
+    let stat = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
+    // Behind the name: state, parent, process group, session, terminal, the terminal's group, and flags.
+    let flags = stat.rsplit(')').next()?.split_ascii_whitespace().nth(6)?.parse().unwrap_or(0_u64);
+    Some(pending & KILL != 0 || flags & EXITING != 0)
+}
+
 /// What the process's file `name` says of its memory. That of its main thread is empty, or full of zeros, once that has ended
 /// by `pthread_exit`.
 fn memory_file(pid: u32, name: &str) -> Option<String> {
@@ -168,6 +183,16 @@ mod tests {
         let line = b"12 (a) b (c)) S 1 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 11 12";
         assert_eq!(Stat::parse(line), Some(Stat { state: b'S', start_ticks: 98765 }));
         assert_eq!(Stat::parse(b"12 (a"), None);
+    }
+
+    #[test]
+    fn who_is_killed_is_known_until_he_is_gone() {
+        assert_eq!(is_being_killed(std::process::id()), Some(false));
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        child.kill().unwrap();
+        assert_eq!(is_being_killed(child.id()), Some(true), "its signal is on its way, or it has ended");
+        child.wait().unwrap();
+        assert_eq!(is_being_killed(child.id()), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use pleat_e2e::{Turn, assert_same, folded_by, plain, pleat_command, python, skipped, stats, text, turn, words};
+use pleat_e2e::{Run, Turn, assert_same, folded_by, plain, pleat_command, python, skipped, stats, text, turn, words};
 
 /// 120 MiB that fold well, walked over until somebody ends it.
 const WALK: &str = "x = [bytes([i % 251]) * 2000 + b'%d' % i for i in range(60000)]\nprint('built', flush=True)\n\
@@ -32,31 +32,46 @@ const DELETES: &str = "import hashlib, os, random, sys\nr = random.Random(5)\nx 
                        print(h.hexdigest())";
 
 /// A run whose handler has this fault ends in this time, with one line that says this.
-fn assert_ended(fault: &str, says: &str, time: Range<Duration>) {
-    let turn = turn(fault);
-    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", WALK]));
+fn assert_ended(turn: &Turn, fault: &str, mode: Option<&str>, says: &str, time: Range<Duration>) -> Run {
+    let options = ["--ram=48M".to_owned(), format!("--swap={}", text(&turn.swap()))];
+    let options: Vec<String> = options.into_iter().chain(mode.map(str::to_owned)).collect();
+    let mut command = pleat_command(&options, &words([python(), "-c", WALK]));
     command.env("PLEAT_FAULT", fault);
     let run = folded_by(command);
-    assert_eq!(run.shell_status(), 125, "{fault}: {}", run.stderr);
-    assert_eq!(run.stderr.lines().count(), 1, "{fault}: not one line: {}", run.stderr);
-    turn.assert_clean(&run);
-    assert!(run.stderr.contains(says), "{fault}: {}", run.stderr);
-    assert!(time.contains(&run.wall), "{fault}: {:?}", run.wall);
+    println!("{fault} {mode:?}: {:.1?}", run.wall);
+    assert_eq!(run.shell_status(), 125, "{fault} {mode:?}: {}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{fault} {mode:?}: not one line: {}", run.stderr);
+    assert!(run.stderr.contains(says), "{fault} {mode:?}: {}", run.stderr);
+    assert!(time.contains(&run.wall), "{fault} {mode:?}: {:?}", run.wall);
+    run
 }
 
+/// With and without permission for a userfaultfd, at the same time, for the watchdog waits.
 #[test]
-fn a_handler_that_stalls_ends_the_program_after_the_time_limit() {
-    assert_ended("handler-stalls", "handler", Duration::from_secs(10)..Duration::from_secs(40));
-}
-
-#[test]
-fn a_handler_that_exits_ends_the_program_after_the_time_limit() {
-    assert_ended("handler-exits", "handler", Duration::ZERO..Duration::from_secs(40));
+fn a_handler_that_stalls_or_exits_ends_the_program_after_the_time_limit() {
+    let turn = turn("handler");
+    let modes: &[Option<&str>] = if cfg!(target_arch = "x86_64") { &[None, Some("--user-mode")] } else { &[None] };
+    let patience = |fault| if fault == "handler-stalls" { Duration::from_secs(10) } else { Duration::ZERO };
+    let runs: Vec<Run> = std::thread::scope(|scope| {
+        let start = |fault, mode| {
+            let time = patience(fault)..Duration::from_secs(40);
+            let turn = &turn;
+            scope.spawn(move || assert_ended(turn, fault, mode, "handler", time))
+        };
+        let both = ["handler-stalls", "handler-exits"];
+        let runs: Vec<_> = both.iter().flat_map(|fault| modes.iter().map(move |mode| start(*fault, *mode))).collect();
+        runs.into_iter().map(|run| run.join().expect("see above")).collect()
+    });
+    for run in &runs {
+        turn.assert_clean(run);
+    }
 }
 
 #[test]
 fn a_handler_that_panics_ends_the_program_at_once() {
-    assert_ended("handler-panics", "bug in the agent", Duration::ZERO..Duration::from_secs(10));
+    let turn = turn("handler-panics");
+    let run = assert_ended(&turn, "handler-panics", None, "bug in the agent", Duration::ZERO..Duration::from_secs(10));
+    turn.assert_clean(&run);
 }
 
 /// A fork does not wait for a segment that the device does not take.
@@ -79,9 +94,31 @@ fn swap_files(pid: u32, dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn damage(path: &Path) -> std::io::Result<u64> {
+/// What becomes of a swap file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    /// Other bytes.
+    Garbage,
+    /// The device reads less than it is asked for.
+    Short,
+}
+
+impl Fate {
+    /// What is complained of.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Garbage => "segment",
+            Self::Short => "swap file ends early",
+        }
+    }
+}
+
+fn damage(path: &Path, fate: Fate) -> std::io::Result<u64> {
     let file = File::options().read(true).write(true).open(path)?;
     let bytes = file.metadata()?.len();
+    if fate == Fate::Short {
+        return file.set_len(0).map(|()| bytes);
+    }
     let garbage = vec![0x5a; 1 << 20];
     for at in (0..bytes).step_by(garbage.len()) {
         let left = (bytes - at).min(garbage.len() as u64) as usize;
@@ -93,7 +130,7 @@ fn damage(path: &Path) -> std::io::Result<u64> {
 
 /// Runs a program that says `ready`, with its swap file damaged by then, and returns what it writes once it has got a line,
 /// what is complained of, and how it ends. `None`: it cannot be run.
-fn run_damaged(turn: &Turn, command: &[String]) -> Option<(String, String, ExitStatus)> {
+fn run_damaged(turn: &Turn, fate: Fate, command: &[String]) -> Option<(String, String, ExitStatus)> {
     let mut command = pleat_command(&turn.options("48M"), command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut run = command.spawn().expect("pleat starts");
@@ -111,7 +148,7 @@ fn run_damaged(turn: &Turn, command: &[String]) -> Option<(String, String, ExitS
         return None;
     };
     let files = swap_files(program, &turn.swap());
-    let damaged: u64 = files.first().map_or(0, |path| damage(path).expect("root can write to it"));
+    let damaged: u64 = files.first().map_or(0, |path| damage(path, fate).expect("root can write to it"));
     assert!(damaged > 32 << 20, "{damaged} bytes in {files:?}: the test proves nothing");
     run.stdin.take().expect("piped above").write_all(b"go on\n").expect("the program waits for it");
     let mut rest = String::new();
@@ -126,11 +163,14 @@ fn run_damaged(turn: &Turn, command: &[String]) -> Option<(String, String, ExitS
 #[test]
 fn a_damaged_segment_ends_the_program_with_its_name() {
     let turn = turn("damage");
-    let Some((rest, complaints, status)) = run_damaged(&turn, &words([python(), "-c", NOISE])) else { return };
-    assert_eq!(rest, "", "the program went on with damaged memory");
-    assert_eq!(status.code(), Some(125), "{complaints}");
-    assert_eq!(complaints.lines().count(), 1, "{complaints}");
-    assert!(complaints.starts_with("pleat: ") && complaints.contains("segment"), "{complaints}");
+    for fate in [Fate::Garbage, Fate::Short] {
+        let run = run_damaged(&turn, fate, &words([python(), "-c", NOISE]));
+        let Some((rest, complaints, status)) = run else { return };
+        assert_eq!(rest, "", "the program went on with damaged memory: {fate:?}");
+        assert_eq!(status.code(), Some(125), "{complaints}");
+        assert_eq!(complaints.lines().count(), 1, "{complaints}");
+        assert!(complaints.starts_with("pleat: ") && complaints.contains(fate.name()), "{complaints}");
+    }
 }
 
 /// While its parent's agent serves it: the parent does not touch the page.
@@ -141,10 +181,13 @@ fn a_damaged_segment_that_a_forked_child_touches_ends_the_child_alone() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    let Some((rest, complaints, status)) = run_damaged(&turn, &words([&program, "100"])) else { return };
-    assert_eq!((&rest[..], status.code()), ("the child was killed\n", Some(0)), "{complaints}");
-    assert_eq!(complaints.lines().count(), 1, "{complaints}");
-    assert!(complaints.starts_with("pleat: process ") && complaints.contains("segment"), "{complaints}");
+    for fate in [Fate::Garbage, Fate::Short] {
+        let run = run_damaged(&turn, fate, &words([&program, "100"]));
+        let Some((rest, complaints, status)) = run else { return };
+        assert_eq!((&rest[..], status.code()), ("the child was killed\n", Some(0)), "{fate:?}: {complaints}");
+        assert_eq!(complaints.lines().count(), 1, "{complaints}");
+        assert!(complaints.starts_with("pleat: process ") && complaints.contains(fate.name()), "{complaints}");
+    }
 }
 
 #[test]
