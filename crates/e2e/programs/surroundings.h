@@ -1,6 +1,8 @@
 // What a process changes about itself besides its rights: flags, limits, namespaces, and its user with several threads.
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <spawn.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -83,6 +85,24 @@ static int few_descriptors(void) {
     return setrlimit(RLIMIT_NOFILE, &limits);
 }
 
+// No descriptor more than there are: the soft limit, and /dev/null until there are as many. It still forks and spawns.
+static int brink(void) {
+    struct rlimit limits;
+    int last = -1, status = -1;
+    if (getrlimit(RLIMIT_NOFILE, &limits)) return 1;
+    limits.rlim_cur = 40;
+    if (setrlimit(RLIMIT_NOFILE, &limits)) return 1;
+    for (int file; (file = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) last = file;
+    if (last != 39) return 2;
+    char *words[] = {"true", 0}, *environment[] = {0};
+    for (int round = 0; round < 5; round++) {
+        pid_t pid;
+        if (posix_spawn(&pid, "/bin/true", 0, 0, words, environment)) return 3;
+        if (waitpid(pid, &status, 0) != pid || status) return 4;
+    }
+    return open("/dev/null", O_RDONLY) >= 0;
+}
+
 // Another root, and there a program, this one once more.
 static int execute_inside(const char *root) {
     if (chroot(root) || chdir("/")) return 1;
@@ -97,6 +117,7 @@ static int execute_inside(const char *root) {
 
 static int change_surroundings(const char *what) {
     if (!strcmp(what, "hard")) return few_descriptors();
+    if (!strcmp(what, "brink")) return brink();
     if (!strcmp(what, "flags")) return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     if (!strcmp(what, "pages")) return prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     // What is still filled, and what the agent may need.

@@ -2,11 +2,12 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use pleat_e2e::{Run, Turn, assert_same, folded, plain, python, skipped, text, turn, words};
+use pleat_e2e::{Run, Turn, assert_same, folded, plain, pleat_command, python, skipped, text, turn, words};
 
 /// 120 MiB of noise, and a sum over it: nothing a codec could fold.
 const NOISE: &str = "import hashlib, random\nr = random.Random(3)\nx = [r.randbytes(4000) for _ in range(31000)]\n\
@@ -198,12 +199,19 @@ struct Small(PathBuf);
 impl Small {
     fn mount(at: PathBuf) -> Result<Self, String> {
         fs::create_dir_all(&at).map_err(|error| error.to_string())?;
-        let run = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "pleat-e2e"]).arg(&at).output();
-        match run {
-            Ok(run) if run.status.success() => Ok(Self(at)),
-            Ok(run) => Err(format!("mount: {}", String::from_utf8_lossy(&run.stderr).trim())),
-            Err(error) => Err(format!("mount: {error}")),
-        }
+        mount(&["-t", "tmpfs", "-o", "size=8m", "pleat-e2e", &text(&at)]).map(|()| Self(at))
+    }
+
+    fn grow(&self) {
+        mount(&["-o", "remount,size=100m", &text(&self.0)]).expect("it is our own");
+    }
+}
+
+fn mount(arguments: &[&str]) -> Result<(), String> {
+    match Command::new("mount").args(arguments).output() {
+        Ok(run) if run.status.success() => Ok(()),
+        Ok(run) => Err(format!("mount: {}", String::from_utf8_lossy(&run.stderr).trim())),
+        Err(error) => Err(format!("mount: {error}")),
     }
 }
 
@@ -281,4 +289,44 @@ fn status_and_signals_are_those_of_the_program() {
         turn.assert_clean(&after);
     }
     assert!(Path::new(&turn.swap()).exists(), "the directory of --swap is the user's, and stays");
+}
+
+/// 60 MiB of noise; once a line comes 20 MiB more, and a sum over all of it after a while.
+const LATER: &str = "import hashlib, random, sys, time\nr = random.Random(3)\nx = [r.randbytes(4000) for _ in range(15000)]\n\
+                     print('full', flush=True)\nsys.stdin.readline()\nx += [r.randbytes(4000) for _ in range(5000)]\n\
+                     time.sleep(2)\nh = hashlib.sha256()\nfor b in x: h.update(b)\nprint(h.hexdigest())";
+
+/// What found no room goes below later: nothing is lost, and the budget is met again.
+#[test]
+fn a_disk_that_is_full_for_a_while() {
+    let turn = turn("full-a-while");
+    let disk = match Small::mount(turn.file("small")) {
+        Ok(disk) => disk,
+        Err(why) => return skipped(&why),
+    };
+    let job = words([python(), "-c", LATER]);
+    let before = plain(&job);
+    let options = words([
+        "--ram=32M",
+        &format!("--swap={}", text(&disk.0)),
+        "--swap-size=1G",
+        &format!("--stats={}", turn.word("stats.json")),
+    ]);
+    let mut command = pleat_command(&options, &job);
+    let mut run =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut stdout = BufReader::new(run.stdout.take().expect("piped above"));
+    let mut said = String::new();
+    stdout.read_line(&mut said).expect("a pipe can be read");
+    disk.grow();
+    run.stdin.take().expect("piped above").write_all(b"go on\n").expect("it waits");
+    stdout.read_to_string(&mut said).expect("a pipe can be read");
+    let ended = run.wait_with_output().expect("a child can be waited for");
+    let complaints = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((said.as_bytes(), ended.status.code()), (&before.stdout[..], Some(0)), "{complaints}");
+    assert_eq!(complaints.matches("cannot be met").count(), 1, "it was never full: {complaints}");
+    let stats = pleat_e2e::stats(&turn);
+    let written = stats["written_back_bytes"].as_u64().expect("a number");
+    assert!(written > 40 << 20, "{} MiB: nothing was written behind that: {stats}", written >> 20);
+    assert_eq!(fs::read_dir(&disk.0).expect("it is mounted").count(), 0, "files left on the small disk");
 }

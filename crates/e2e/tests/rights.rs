@@ -174,6 +174,14 @@ fn with_few_descriptors_it_goes_on_and_forks() {
     }
 }
 
+/// It has as many as it may, and forks and spawns.
+#[test]
+fn with_no_descriptor_to_spare_it_forks_and_spawns() {
+    if let Some(run) = goes_on("brink", "") {
+        assert!(run.stderr.is_empty(), "{}", run.stderr);
+    }
+}
+
 /// From before the start: what the agent opens it opens under a limit that it raises for a moment.
 #[test]
 fn with_few_descriptors_from_the_start_it_is_managed() {
