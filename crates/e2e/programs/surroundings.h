@@ -85,15 +85,16 @@ static int few_descriptors(void) {
     return setrlimit(RLIMIT_NOFILE, &limits);
 }
 
-// No descriptor more than there are: the soft limit, and /dev/null until there are as many. It still forks and spawns.
+// No descriptor more than there are, fewer than an agent needs: the soft limit, and /dev/null until there are as many. It still
+// forks and spawns.
 static int brink(void) {
     struct rlimit limits;
     int last = -1, status = -1;
     if (getrlimit(RLIMIT_NOFILE, &limits)) return 1;
-    limits.rlim_cur = 40;
+    limits.rlim_cur = 8;
     if (setrlimit(RLIMIT_NOFILE, &limits)) return 1;
     for (int file; (file = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) last = file;
-    if (last != 39) return 2;
+    if (last != 7) return 2;
     char *words[] = {"true", 0}, *environment[] = {0};
     for (int round = 0; round < 5; round++) {
         pid_t pid;

@@ -54,7 +54,8 @@ fn a_handler_that_stalls_or_exits_ends_the_program_after_the_time_limit() {
     let patience = |fault| if fault == "handler-stalls" { Duration::from_secs(10) } else { Duration::ZERO };
     let runs: Vec<Run> = std::thread::scope(|scope| {
         let start = |fault, mode| {
-            let time = patience(fault)..Duration::from_secs(40);
+            // `pleat run` would end it after 30 s.
+            let time = patience(fault)..Duration::from_secs(25);
             let turn = &turn;
             scope.spawn(move || assert_ended(turn, fault, mode, "handler", time))
         };
