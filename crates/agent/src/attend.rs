@@ -66,7 +66,7 @@ impl Attendant {
     /// Looks after children that have been forked: one of libc's until it looks after itself.
     pub(crate) fn attend(&mut self, keeper: &Keeper, server: &mut Server) {
         while keeper.pager.has_forked() {
-            if keeper.forks.begin_attending() {
+            if keeper.forks.stages.begin_attending() {
                 self.attend_fork(keeper, server);
             } else if let Some(forked) = keeper.pager.take_forked() {
                 // One at a time: that of libc's next fork may stand behind it.
@@ -94,7 +94,7 @@ impl Attendant {
     /// been: there are only children of raw system calls.
     fn find(&mut self, keeper: &Keeper, server: &mut Server) -> Option<(Candidate, Option<Line>)> {
         let reception = &keeper.forks.reception;
-        while !keeper.forks.has_returned() && !reception.is_called() {
+        while !keeper.forks.stages.has_returned() && !reception.is_called() {
             serve_own(keeper, server);
             self.gather(keeper);
             self.refused.look(keeper);

@@ -7,7 +7,7 @@
 //!  child's keeper                        calls the parent's handler, takes over, starts a handler, reclaims
 //! ```
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use alloc::vec::Vec;
@@ -25,6 +25,7 @@ use sys::thread::{self, Descriptors, SignalMask};
 use crate::entry::{self, Identity};
 use crate::failure::fail;
 use crate::keeper::{self, Keeper, Obstacle, RunningTime, STUCK_NS};
+use crate::stages::Stages;
 use crate::watcher::{self, Agent};
 
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
@@ -61,58 +62,13 @@ pub(crate) const BEING_FILLED: u32 = 2;
 /// A child that `pleat run` knows by no number.
 pub(crate) const NAMELESS: Obstacle = Obstacle { what: crate::host::STRANGE, errno: Errno::SRCH };
 
-/// Lets one thread through at a time. It holds that thread's number, or 0.
-pub(crate) struct Gate(AtomicU32);
-
-impl Gate {
-    pub(crate) fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
-    /// Waits until it is open and closes it. In the child of a raw system call who has closed it is not there.
-    pub(crate) fn close(&self) {
-        let me = thread::thread_id();
-        while let Err(other) = self.0.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
-            wait_while(&self.0, other, LOOK, Sharing::Process);
-            if self.0.load(Ordering::Relaxed) == other && !thread::shares_memory(other) {
-                let _ = self.0.compare_exchange(other, 0, Ordering::AcqRel, Ordering::Relaxed);
-            }
-        }
-    }
-
-    pub(crate) fn open(&self) {
-        self.0.store(0, Ordering::Release);
-        wake_all(&self.0, Sharing::Process);
-    }
-}
-
-/// Where a fork stands, as the forking thread and the handler see it.
-const NO_FORK: u32 = 0;
-const FROZEN: u32 = 1;
-const ATTENDED: u32 = 2;
-const FAILED: u32 = 3;
-/// In user mode: the keeper is to hand the child's memory over.
-const TO_BE_HANDED_OVER: u32 = 4;
-
 /// What a keeper has for forks.
 pub(crate) struct Forks {
     pub(crate) reception: Reception,
-    stage: AtomicU32,
-    /// 1 once the forking thread is past its fork.
-    returned: AtomicU32,
-    /// 1 while the reclaimer is asked to rest, and while it does.
-    rest_wanted: AtomicU32,
-    resting: AtomicU32,
-    /// Goes up with each fork that is done; a futex. And what it was before the last one.
-    done: AtomicU32,
-    done_before: AtomicU32,
-    /// Who still keeps the gate closed: the forking thread until it leaves, the reclaimer until it is back at work.
-    holders: AtomicU32,
+    pub(crate) stages: Stages,
     /// Numbers of the descriptors that a child needs: swap files of ours and of our ancestors, and the lines that tell
     /// the ancestors that we still read theirs.
     passed_on: Lock<Vec<i32>>,
-    /// In user mode: the child that the state is frozen for.
-    child: AtomicU32,
     /// Children that read our segments.
     pub(crate) readers: Lock<Vec<(Line, ChildPin)>>,
 }
@@ -123,27 +79,11 @@ impl Forks {
     }
 
     pub(crate) fn with(reception: Reception, passed_on: Vec<i32>) -> Self {
-        Self {
-            reception,
-            stage: AtomicU32::new(NO_FORK),
-            returned: AtomicU32::new(0),
-            rest_wanted: AtomicU32::new(0),
-            resting: AtomicU32::new(0),
-            done: AtomicU32::new(0),
-            done_before: AtomicU32::new(0),
-            holders: AtomicU32::new(0),
-            passed_on: Lock::new(passed_on),
-            child: AtomicU32::new(0),
-            readers: Lock::new(Vec::new()),
-        }
+        Self { reception, stages: Stages::default(), passed_on: Lock::new(passed_on), readers: Lock::new(Vec::new()) }
     }
 
     pub(crate) fn pass_on(&self, number: i32) {
         self.passed_on.lock().push(number);
-    }
-
-    pub(crate) fn wants_rest(&self) -> bool {
-        self.rest_wanted.load(Ordering::Acquire) == 1
     }
 
     /// On the reclaimer's thread: freezes the state and changes nothing until the fork is done. The forking thread
@@ -165,33 +105,29 @@ impl Forks {
             watch();
             thread::sleep(Duration::from_micros(20));
         }
-        self.stage.store(FROZEN, Ordering::Release);
-        self.resting.store(1, Ordering::Release);
-        wake_all(&self.resting, Sharing::Process);
-        while self.wants_rest() {
+        self.stages.rest();
+        while self.stages.wants_rest() {
             watch();
             pager.dismiss_announcers();
-            if self.stage.load(Ordering::Acquire) == TO_BE_HANDED_OVER {
-                self.hand_over(pager, watch);
+            if let Some(child) = self.stages.to_be_handed_over() {
+                self.hand_over(child, pager, watch);
             }
-            wait_while(&self.rest_wanted, 1, LOOK, Sharing::Process);
+            self.stages.look_whether_wanted();
         }
         let limit = agent.limit.lock().take();
         limit.into_iter().for_each(RaisedLimit::restore);
-        // From here on a next fork may ask for rest: it finds us at work, and the gate closed until now.
-        self.resting.store(0, Ordering::Release);
-        if self.stage.compare_exchange(FAILED, NO_FORK, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        if self.stages.end_rest()
             && let Some(pin) = pager.thaw()
         {
             pager.unpin(pin);
         }
-        self.release(&agent.gate);
+        self.stages.release(&agent.gate);
     }
 
     /// On the reclaimer's thread, in user mode: gives the child what it needs of ours. It has opened a userfaultfd of its
     /// own, and reads nothing of our memory: its copy of the state is as still as ours.
-    fn hand_over(&self, pager: &Pager<Linux, AnyStore>, watch: &mut dyn FnMut()) {
-        let child = Life::of(self.child.load(Ordering::Acquire)).ok();
+    fn hand_over(&self, child: u32, pager: &Pager<Linux, AnyStore>, watch: &mut dyn FnMut()) {
+        let child = Life::of(child).ok();
         let mut line: Option<Line> = None;
         let mut is_done = false;
         // A child that cannot go on ends itself and says so.
@@ -219,17 +155,6 @@ impl Forks {
         self.finish(pager, line.filter(|_| is_done));
     }
 
-    /// On the handler's thread, which has heard of a child: from now on the fork is its to finish. Whether the state is
-    /// frozen; if not, there is nothing to finish.
-    pub(crate) fn begin_attending(&self) -> bool {
-        self.stage.compare_exchange(FROZEN, ATTENDED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    /// Whether the forking thread is past its fork, whatever has come of it.
-    pub(crate) fn has_returned(&self) -> bool {
-        self.returned.load(Ordering::Acquire) == 1
-    }
-
     /// The child's agent, if it calls.
     pub(crate) fn accept_child(&self, pager: &Pager<Linux, AnyStore>) -> Option<Line> {
         self.reception.accept(&|pid| pager.kernel.files().is_child(pid))
@@ -237,7 +162,7 @@ impl Forks {
 
     /// What a child tells with [`READY`] and [`FILL`]: which fork has made it.
     pub(crate) fn words_of_this_fork(&self) -> [u64; 3] {
-        [u64::from(self.done_before.load(Ordering::Relaxed)), 0, 0]
+        [u64::from(self.stages.number()), 0, 0]
     }
 
     /// Whether a child that tells this is the one that is attended.
@@ -263,22 +188,7 @@ impl Forks {
             (None, _) => {}
         }
         self.reception.dismiss();
-        self.stage.store(NO_FORK, Ordering::Release);
-        // Before the reclaimer may let another fork begin: that one compares with what it finds here.
-        self.done.fetch_add(1, Ordering::Release);
-        wake_all(&self.done, Sharing::Process);
-        self.let_go();
-    }
-
-    /// On the forking thread: waits until the child's memory is the child's own.
-    fn wait_for_end(&self) {
-        let before = self.done_before.load(Ordering::Relaxed);
-        for _ in 0..PARENT_LOOKS_MAX {
-            if self.done.load(Ordering::Acquire) != before {
-                return;
-            }
-            wait_while(&self.done, before, LOOK, Sharing::Process);
-        }
+        self.stages.finish();
     }
 
     /// Gives up the pins of children that have ended.
@@ -287,20 +197,6 @@ impl Forks {
         while let Some(at) = readers.iter().position(|(line, _)| line.is_dead()) {
             let (_, pin) = readers.swap_remove(at);
             pager.unpin(pin);
-        }
-    }
-
-    /// Lets the reclaimer go back to work.
-    fn let_go(&self) {
-        self.rest_wanted.store(0, Ordering::Release);
-        wake_all(&self.rest_wanted, Sharing::Process);
-    }
-
-    /// One of the two that keep the gate closed is done. A fork that began before both are would take what the other has
-    /// still to say about this one for its own.
-    fn release(&self, gate: &Gate) {
-        if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
-            gate.open();
         }
     }
 }
@@ -315,18 +211,15 @@ impl Agent {
         }
         let mask = thread::block_signals();
         self.growth.begin_fork();
-        self.gate.close();
+        self.close_gate();
         self.forking_mask.store(mask.bits(), Ordering::Relaxed);
         let Some(keeper) = self.keeper() else { return };
-        let forks = &keeper.forks;
-        forks.holders.store(2, Ordering::Relaxed);
-        forks.returned.store(0, Ordering::Relaxed);
-        forks.done_before.store(forks.done.load(Ordering::Acquire), Ordering::Relaxed);
-        forks.rest_wanted.store(1, Ordering::Release);
+        let stages = &keeper.forks.stages;
+        stages.begin();
         let (mut running, mut waited_ns, mut has_told) = (RunningTime::default(), 0, false);
-        while forks.resting.load(Ordering::Acquire) == 0 {
+        while !stages.is_frozen() {
             keeper.pager.wake_reclaimer();
-            wait_while(&forks.resting, 0, LOOK, Sharing::Process);
+            stages.look_whether_frozen();
             waited_ns += running.step_ns(sys::clock::now_ns());
             if waited_ns > GONE_NS && keeper.is_gone() {
                 fail(format_args!(
@@ -354,32 +247,26 @@ impl Agent {
         self.leave(|keeper| {
             // The kernel lets us return only when the handler has read the message about the child. Without one there is
             // no child.
-            let forks = &keeper.forks;
-            // Release: who sees it reads what has been told of the fork.
-            forks.returned.store(1, Ordering::Release);
-            if !keeper.pager.has_forked_for_sure()
-                && forks.stage.compare_exchange(FROZEN, FAILED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            {
-                return forks.let_go();
+            let stages = &keeper.forks.stages;
+            stages.note_return();
+            if keeper.pager.has_forked_for_sure() || !stages.give_up() {
+                stages.wait_for_end(PARENT_LOOKS_MAX);
             }
-            forks.wait_for_end();
         });
     }
 
     /// In user mode, on the forking thread: `child` is what fork has answered.
     pub(crate) fn after_trapped_fork(&self, child: Option<u32>) {
         self.leave(|keeper| {
-            let forks = &keeper.forks;
-            let Some(child) = child else {
-                forks.stage.store(FAILED, Ordering::Release);
-                return forks.let_go();
-            };
-            keeper.pager.note_fork();
-            forks.child.store(child, Ordering::Release);
-            forks.stage.store(TO_BE_HANDED_OVER, Ordering::Release);
-            wake_all(&forks.rest_wanted, Sharing::Process);
-            // As in the other mode: a parent that ends at once would take what it holds of the child's memory with it.
-            forks.wait_for_end();
+            let stages = &keeper.forks.stages;
+            if child.is_some() {
+                keeper.pager.note_fork();
+            }
+            stages.hand_over(child);
+            if child.is_some() {
+                // As in the other mode: a parent that ends at once would take what it holds of the child's memory with it.
+                stages.wait_for_end(PARENT_LOOKS_MAX);
+            }
         });
     }
 
@@ -390,7 +277,7 @@ impl Agent {
         match self.keeper() {
             Some(keeper) => {
                 see_off(keeper);
-                keeper.forks.release(&self.gate);
+                keeper.forks.stages.release(&self.gate);
             }
             None => self.gate.open(),
         }
@@ -400,6 +287,11 @@ impl Agent {
     /// While the gate is closed by this thread, or by the one that this is the copy of.
     fn mask_before_fork(&self) -> SignalMask {
         SignalMask::from_bits(self.forking_mask.load(Ordering::Relaxed))
+    }
+
+    /// Nobody else forks from now on.
+    pub(crate) fn close_gate(&self) {
+        self.gate.close(thread::thread_id(), thread::shares_memory);
     }
 
     /// In the child, on its only thread.

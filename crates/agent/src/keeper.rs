@@ -90,7 +90,7 @@ impl Keeper {
 /// Manages this process's memory from now on.
 pub(crate) fn keep(agent: &'static Agent) -> ! {
     // The program must not fork between the moment when memory is managed and the moment when forks know of it.
-    agent.gate.close();
+    agent.close_gate();
     let membership = agent.membership();
     let limit = sys::process::raise_descriptor_limit();
     let lifted = sys::addresses::lift();
@@ -327,7 +327,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
     let mut losses = Losses::default();
     let pager = &keeper.pager;
     loop {
-        if keeper.forks.wants_rest() {
+        if keeper.forks.stages.wants_rest() {
             let agent = crate::host::agent().expect("it made this thread");
             keeper.forks.rest_while_forking(agent, pager, &mut || watchdog.look(keeper));
             reclaimer.shares_memory();

@@ -11,7 +11,7 @@
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
-//!  fork     what forking thread and keeper do at a fork; `attend`: what the handler does for the child until the child's
+//!  fork     what forking thread and keeper do at a fork, and `stages` what they tell each other; `attend`: what the handler does for the child until the child's
 //!           own agent has taken over, `takeover`; `refused`: what it does with children that cannot be followed; `custody`: who
 //!           looks after the memory when the agent has ended
 //! ```
@@ -37,6 +37,7 @@ mod limits;
 mod placement;
 mod refused;
 mod share;
+mod stages;
 mod takeover;
 mod unshare;
 mod watcher;

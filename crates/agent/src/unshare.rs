@@ -62,7 +62,7 @@ impl Agent {
     /// at the gate for the thread that it interrupts.
     fn without_watcher(&'static self, call: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let mask = thread::block_signals();
-        self.gate.close();
+        self.close_gate();
         let is_gone = self.keeper().is_none() && self.send_watcher_away();
         let result = call();
         if is_gone && watcher::start(self).is_err() {

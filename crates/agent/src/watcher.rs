@@ -16,9 +16,9 @@ use sys::thread::{self, Descriptors, ThreadMemory};
 
 use crate::entry::Membership;
 use crate::exec::Bearings;
-use crate::fork::Gate;
 use crate::growth::Growth;
 use crate::keeper::{self, Keeper};
+use crate::stages::Gate;
 use crate::unshare::Leave;
 
 /// Looks at the supervisor's sign of life, and at a small process's size once the run is short.
@@ -79,7 +79,7 @@ impl Agent {
             writer_memory: ThreadMemory::reserve()?,
             keeper: AtomicPtr::new(core::ptr::null_mut()),
             leave: Leave::new(),
-            gate: Gate::new(),
+            gate: Gate::default(),
             forking_mask: AtomicU64::new(0),
             is_nameless: AtomicBool::new(false),
             is_resumed: AtomicU32::new(0),

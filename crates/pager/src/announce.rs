@@ -5,15 +5,10 @@
 //! thread that maps more waits for the next scan, a moment at most; what it touches then is a fault, and faults wait for
 //! room.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use page::ByteCount;
-use store::Store;
-use sys::kernel::Kernel;
-use sys::sync::{Sharing, wait_while, wake_all};
-
-use crate::Pager;
+use sys::sync::{AtomicU32, AtomicU64, Ordering, Sharing, wait_while, wake_all};
 
 /// Less is not worth a scan: a step in which malloc of glibc grows, and this part of the process's share.
 const BYTES_MIN: ByteCount = ByteCount(128 << 10);
@@ -38,13 +33,13 @@ pub(crate) struct Announcements {
 /// What a scan will have seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight {
-    made: u32,
+    pub(crate) made: u32,
     bytes: u64,
 }
 
 impl Announcements {
     /// Takes note of so many bytes, and says whether they are worth a wait.
-    fn concern(&self, bytes: ByteCount) -> bool {
+    pub(crate) fn concern(&self, bytes: ByteCount) -> bool {
         // Relaxed: an estimate.
         let unseen = self.unseen.fetch_add(bytes.0, Ordering::Relaxed) + bytes.0;
         unseen >= BYTES_MIN.0 && unseen > self.allowed.load(Ordering::Relaxed)
@@ -90,13 +85,13 @@ impl Announcements {
     }
 
     /// Nobody scans for now: who waits goes on.
-    fn dismiss(&self) {
+    pub(crate) fn dismiss(&self) {
         self.advance(self.made());
     }
 
     /// Waits for the scan of announcement `number`. Who gives up is not scanned for any more: the reclaimer hurries for those
     /// alone that wait.
-    fn wait_for(&self, number: u32, now_ns: impl Fn() -> u64) {
+    pub(crate) fn wait_for(&self, number: u32, now_ns: impl Fn() -> u64) {
         let end_ns = now_ns() + PATIENCE.as_nanos() as u64;
         loop {
             let scanned = self.scanned.load(Ordering::Acquire);
@@ -109,23 +104,6 @@ impl Announcements {
             }
             wait_while(&self.scanned, scanned, Duration::from_nanos(left_ns), Sharing::Process);
         }
-    }
-}
-
-impl<K: Kernel, S: Store> Pager<K, S> {
-    /// On a thread of the program's, which has just mapped so many bytes and not touched them.
-    pub fn announce(&self, bytes: ByteCount) {
-        if self.announcements.concern(bytes) {
-            let number = self.announcements.make();
-            self.hurry();
-            self.announcements.wait_for(number, || self.kernel.now_ns());
-        }
-    }
-
-    /// On the reclaimer's thread while the program forks, for nobody scans then: who waits for that goes on. It may hold
-    /// a lock of malloc's, which the forking thread takes.
-    pub fn dismiss_announcers(&self) {
-        self.announcements.dismiss();
     }
 }
 

@@ -13,6 +13,8 @@ extern crate alloc;
 mod account;
 mod announce;
 mod area;
+mod bell;
+mod desk;
 mod division;
 mod eviction;
 mod exhaustion;

@@ -1,12 +1,12 @@
 //! The pager: what the server and the reclaimer share.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use backing::WriteJob;
 use cache::ring::Ring;
 use cache::{AreaKeeper, Cache};
 use codec::Codec;
@@ -14,16 +14,17 @@ use page::{ByteCount, PageCount, PageIndex};
 use policy::area::divider::Divider;
 use store::Store;
 use sys::kernel::{Kernel, Message};
-use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
+use sys::sync::{AtomicBool, AtomicU32, Held, Lock, Ordering, Sharing, wait_while, wake_all};
 
 use crate::account::Accounts;
 use crate::announce::Announcements;
+use crate::bell::Bell;
+use crate::desk::Desk;
 use crate::ledger::Process;
 use crate::ledger::reference_log::ReferenceLog;
 use crate::order::Asked;
 use crate::readings::Readings;
 use crate::state::State;
-use crate::writer::Desk;
 
 /// What a pager needs to know at its birth.
 pub struct Config {
@@ -71,11 +72,8 @@ pub struct Pager<K, S> {
     /// Whether the store is an area, which `State::area` keeps.
     pub(crate) has_area: bool,
     state: Lock<State<S>>,
-    pub(crate) desk: Desk,
-    /// Goes up when the server wants the reclaimer to look at once; a futex.
-    hurry: AtomicU32,
-    /// 1 while the reclaimer sleeps: spares the server a system call for each fault.
-    resting: AtomicU32,
+    pub(crate) desk: Desk<WriteJob>,
+    bell: Bell,
     /// The message about a fork has been read, and nobody has taken the child's memory yet.
     has_forked: AtomicBool,
     readings: Readings,
@@ -99,8 +97,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             has_area: config.area.is_some(),
             desk: Desk::new(),
             state: Lock::new(State::new(cache, config.area, config.divider, Ring::new(config.frames), accounts)),
-            hurry: AtomicU32::new(0),
-            resting: AtomicU32::new(0),
+            bell: Bell::default(),
             has_forked: AtomicBool::new(false),
             readings: Readings::default(),
             announcements: Announcements::default(),
@@ -164,11 +161,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
 
     /// Asks the reclaimer to look at once.
     pub(crate) fn hurry(&self) {
-        // SeqCst on both sides: either we see it resting, or it sees that `hurry` has changed and does not sleep.
-        self.hurry.fetch_add(1, Ordering::SeqCst);
-        if self.resting.load(Ordering::SeqCst) == 1 {
-            wake_all(&self.hurry, Sharing::Process);
-        }
+        self.bell.ring();
     }
 
     /// Ends the reclaimer's rest.
@@ -194,15 +187,27 @@ impl<K: Kernel, S: Store> Pager<K, S> {
 
     /// Lets the reclaimer rest for `limit` at most, unless it is needed since `seen` was read.
     pub fn rest(&self, seen: u32, limit: Duration) {
-        self.resting.store(1, Ordering::SeqCst);
-        wait_while(&self.hurry, seen, limit, Sharing::Process);
-        self.resting.store(0, Ordering::SeqCst);
+        self.bell.wait(seen, limit);
     }
 
     /// Whether the reclaimer sleeps.
     pub(crate) fn is_resting(&self) -> bool {
-        // Relaxed: who is wrong about it does the same at another cost.
-        self.resting.load(Ordering::Relaxed) == 1
+        self.bell.is_awaited()
+    }
+
+    /// On a thread of the program's, which has just mapped so many bytes and not touched them.
+    pub fn announce(&self, bytes: ByteCount) {
+        if self.announcements.concern(bytes) {
+            let number = self.announcements.make();
+            self.hurry();
+            self.announcements.wait_for(number, || self.kernel.now_ns());
+        }
+    }
+
+    /// On the reclaimer's thread while the program forks, for nobody scans then: who waits for that goes on. It may hold
+    /// a lock of malloc's, which the forking thread takes.
+    pub fn dismiss_announcers(&self) {
+        self.announcements.dismiss();
     }
 
     /// Whether the lock is held: then nobody else can act on the state.
@@ -214,12 +219,12 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// As if the reclaimer slept, or not.
     #[cfg(test)]
     pub(crate) fn pretend_rest(&self, rests: bool) {
-        self.resting.store(u32::from(rests), Ordering::SeqCst);
+        self.bell.pretend_wait(rests);
     }
 
     /// For [`Pager::rest`]: to be read before looking whether there is work.
     pub fn calls(&self) -> u32 {
-        self.hurry.load(Ordering::Acquire)
+        self.bell.rings()
     }
 
     /// Frees the lock of the state.
@@ -229,7 +234,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     pub(crate) unsafe fn reset_lock(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.state.reset() };
-        self.resting.store(0, Ordering::Relaxed);
+        self.bell.reset();
         self.readings.reset();
     }
 

@@ -3,10 +3,9 @@
 //! Without a lock. That thread is the program's, and its stack is managed: what it misses comes from who may wait for the
 //! pager's lock. A sequence number is enough, odd while messages are read and followed.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 
-use sys::sync::{Sharing, wait_while, wake_all};
+use sys::sync::{AtomicBool, AtomicU32, Ordering, Sharing, wait_while, wake_all};
 
 /// How often who waits looks again, should nobody wake it.
 const LOOK: Duration = Duration::from_millis(10);

@@ -5,13 +5,12 @@
 //! A fork does not wait for the writer either, whose device may hang: a segment on its way stays in memory, where both
 //! processes find it, and what became of it is noted when the state has thawed.
 
-use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 use backing::{BackingError, WriteJob};
 use store::Store;
 use sys::kernel::Kernel;
-use sys::sync::{Held, Lock, Sharing, wait_while, wake_all};
+use sys::sync::Held;
 
 use crate::Pager;
 use crate::ledger::Counter;
@@ -24,77 +23,12 @@ const REST: Duration = Duration::from_hours(1);
 /// Between two looks at whether a fork is done: nobody waits for us meanwhile.
 const THAW_PAUSE: Duration = Duration::from_millis(1);
 
-/// Nobody writes but the reclaimer.
-const ABSENT: u32 = 0;
-/// The writer has nothing to do.
-const IDLE: u32 = 1;
-/// The writer has a job.
-const BUSY: u32 = 2;
-
-/// Where the reclaimer leaves a job for the writer.
-#[derive(Debug)]
-pub(crate) struct Desk {
-    job: Lock<Option<WriteJob>>,
-    state: AtomicU32,
-}
-
-impl Desk {
-    pub(crate) fn new() -> Self {
-        Self { job: Lock::new(None), state: AtomicU32::new(ABSENT) }
-    }
-
-    /// Whether a job is being written or waits to be.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.state.load(Ordering::Acquire) == BUSY
-    }
-
-    /// Leaves a job, or gives it back if there is no writer. Only while the desk is not busy.
-    pub(crate) fn leave(&self, job: WriteJob) -> Option<WriteJob> {
-        if self.state.load(Ordering::Acquire) == ABSENT {
-            return Some(job);
-        }
-        *self.job.lock() = Some(job);
-        self.state.store(BUSY, Ordering::Release);
-        wake_all(&self.state, Sharing::Process);
-        None
-    }
-
-    /// On the writer's thread: from now on jobs can be left.
-    pub(crate) fn open(&self) {
-        self.state.store(IDLE, Ordering::Release);
-    }
-
-    /// On the writer's thread: the job that has been left. The desk stays busy until [`Desk::done`].
-    pub(crate) fn take(&self) -> Option<WriteJob> {
-        self.job.lock().take()
-    }
-
-    /// On the writer's thread: the next job can be left.
-    pub(crate) fn done(&self) {
-        // Release: the reclaimer that sees us idle sees the segment written.
-        self.state.store(IDLE, Ordering::Release);
-    }
-
-    /// In a forked child: the parent's writer did not come along, even if it was just looking at the desk.
-    ///
-    /// # Safety
-    /// No thread of this process uses the desk.
-    pub(crate) unsafe fn clear(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.job.reset() };
-        // Not dropped: the writer may have been about to take it, and then it is half here and half there. The log writes
-        // its segment anew.
-        core::mem::forget(self.take());
-        self.state.store(ABSENT, Ordering::Release);
-    }
-}
-
 impl<K: Kernel, S: Store> Pager<K, S> {
     /// What the writer's thread does for the rest of its life.
     pub fn write_segments(&self) -> ! {
         self.desk.open();
         loop {
-            wait_while(&self.desk.state, IDLE, REST, Sharing::Process);
+            self.desk.wait(REST);
             if let Some(job) = self.desk.take() {
                 self.write(job);
                 self.desk.done();

@@ -16,6 +16,7 @@ pub mod detour;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub mod file;
+mod futex;
 pub mod handover;
 pub mod host;
 pub mod kernel;

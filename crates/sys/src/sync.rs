@@ -2,18 +2,14 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use rustix::thread::futex;
+use crate::futex::{self, COURTESY_SPINS, SPINS};
+pub use crate::futex::{AtomicBool, AtomicU32, AtomicU64, Ordering, Sharing};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
-/// Looks at a held lock before sleeping: our critical sections last about as long as a futex call.
-const SPINS: u32 = 200;
-/// Looks at somebody who is in a hurry before going ahead all the same: he may have lost his processor.
-const COURTESY_SPINS: u32 = 200;
 
 /// Mutual exclusion. A futex, so that a waiter sleeps; no poisoning, because a panic ends the program.
 ///
@@ -43,7 +39,7 @@ impl<T> Lock<T> {
             if self.hurried.load(Ordering::Relaxed) == 0 {
                 break;
             }
-            core::hint::spin_loop();
+            futex::spin_loop();
         }
         self.take()
     }
@@ -75,12 +71,12 @@ impl<T> Lock<T> {
             if let Some(held) = self.try_take() {
                 return held;
             }
-            core::hint::spin_loop();
+            futex::spin_loop();
         }
         // Acquire, as above. Whoever comes this way leaves the word at CONTENDED, so that the holder wakes somebody.
         while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
-            // An error means that the word changed or a signal came: look again.
-            let _ = futex::wait(&self.word, futex::Flags::PRIVATE, CONTENDED, None);
+            // Whether the word has changed or a signal came: look again.
+            futex::wait(&self.word, CONTENDED, None, Sharing::Process);
         }
         Held { lock: self }
     }
@@ -126,7 +122,7 @@ impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
         // Release: the next holder sees what was written here.
         if self.lock.word.swap(FREE, Ordering::Release) == CONTENDED {
-            let _ = futex::wake(&self.lock.word, futex::Flags::PRIVATE, 1);
+            futex::wake(&self.lock.word, 1, Sharing::Process);
         }
     }
 }
@@ -134,32 +130,12 @@ impl<T> Drop for Held<'_, T> {
 /// Waits until `word` differs from `value`, a wake-up comes, or the time is over. Who shares the word between
 /// processes says so by `shared`.
 pub fn wait_while(word: &AtomicU32, value: u32, limit: Duration, shared: Sharing) {
-    let limit = crate::clock::timespec(limit);
-    // Every outcome means the same to the caller: look again.
-    let _ = futex::wait(word, shared.flags(), value, Some(&limit));
+    futex::wait(word, value, Some(limit), shared);
 }
 
 /// Wakes everybody in [`wait_while`] on `word`.
 pub fn wake_all(word: &AtomicU32, shared: Sharing) {
-    let _ = futex::wake(word, shared.flags(), i32::MAX as u32);
-}
-
-/// Who waits on a futex.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sharing {
-    /// Threads of one process.
-    Process,
-    /// Processes that map the same file.
-    Machine,
-}
-
-impl Sharing {
-    fn flags(self) -> futex::Flags {
-        match self {
-            Self::Process => futex::Flags::PRIVATE,
-            Self::Machine => futex::Flags::empty(),
-        }
-    }
+    futex::wake(word, i32::MAX as u32, shared);
 }
 
 #[cfg(test)]

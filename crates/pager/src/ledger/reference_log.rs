@@ -3,10 +3,9 @@
 //! A ring in the ledger that threads of one process fill and `pleat record` empties. Whoever dies in the middle of an entry
 //! leaves a gap, which is passed over at the end.
 
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-
 use page::PageIndex;
+use sys::sync::AtomicU64;
+use sys::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Entries that may wait to be read: some tens of milliseconds of faults.
 const ENTRIES: usize = 1 << 15;
@@ -75,7 +74,7 @@ impl Owner {
 }
 
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entry {
     /// One more than its number in the order of all, once the words are there.
     written: AtomicU64,
@@ -85,7 +84,7 @@ struct Entry {
 /// The ring. All zeros: nobody reads it.
 #[repr(C)]
 #[derive(Debug)]
-pub struct ReferenceLog {
+pub struct ReferenceLog<const N: usize = ENTRIES> {
     /// Entries ever begun, and ever read.
     begun: AtomicU64,
     read: AtomicU64,
@@ -95,10 +94,24 @@ pub struct ReferenceLog {
     is_read: AtomicU64,
     /// Whose references these are, as [`Owner::word`] has it: those of the first process that asks. 0 for nobody's.
     owner: AtomicU64,
-    entries: [Entry; ENTRIES],
+    entries: [Entry; N],
 }
 
-impl ReferenceLog {
+/// One that nobody reads. The run's lies in its ledger, which begins as zeros.
+impl<const N: usize> Default for ReferenceLog<N> {
+    fn default() -> Self {
+        Self {
+            begun: AtomicU64::default(),
+            read: AtomicU64::default(),
+            lost: AtomicU64::default(),
+            is_read: AtomicU64::default(),
+            owner: AtomicU64::default(),
+            entries: core::array::from_fn(|_| Entry::default()),
+        }
+    }
+}
+
+impl<const N: usize> ReferenceLog<N> {
     /// From now on it is read.
     pub fn open(&self) {
         self.is_read.store(1, Release);
@@ -125,7 +138,7 @@ impl ReferenceLog {
     /// Puts an entry, if there is room.
     #[must_use]
     pub fn put(&self, noted: Noted) -> bool {
-        let is_room = |begun: u64| begun.wrapping_sub(self.read.load(Acquire)) < ENTRIES as u64;
+        let is_room = |begun: u64| begun.wrapping_sub(self.read.load(Acquire)) < N as u64;
         let Ok(number) = self.begun.fetch_update(AcqRel, Acquire, |begun| is_room(begun).then_some(begun + 1)) else {
             return false;
         };
@@ -188,7 +201,7 @@ impl ReferenceLog {
     }
 
     fn entry(&self, number: u64) -> &Entry {
-        &self.entries[number as usize % ENTRIES]
+        &self.entries[number as usize % N]
     }
 }
 

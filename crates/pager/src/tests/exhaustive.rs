@@ -1,5 +1,5 @@
-//! All schedules of a few steps, at a small size: two threads of the program, the server and the reclaimer take turns, and
-//! any of them may go on inside another's call to the kernel or codec. This is the model of a page's states, checked on
+//! All schedules of a few steps, at a small size: two threads of the program, the server, the reclaimer, the writer and a
+//! fork take turns, and any of them may go on inside another's call to the kernel or codec. This is the model of a page's states, checked on
 //! the code itself.
 //!
 //! There is a plain order, everybody in turn; a schedule is what it does otherwise at up to [`TURNS`] of its points. All of
@@ -68,6 +68,7 @@ fn explore(scripts: [&[Op]; 2], also: Also) -> Seen {
         play.run_all();
         play.pager.kernel.set_meanwhile(None);
         set_between(Box::new(|| {}));
+        play.dismiss_writer();
         seen.add(&play.pager);
         play.world.borrow_mut().finish().unwrap();
         if !tree.0.borrow_mut().next(turns) {
@@ -152,6 +153,21 @@ fn a_fork_and_one_page() {
         let first = [Op::Write(0, TEXT[0]), Op::Read(1)];
         let also = Also { forks: true, evictions: 1, ..OUT_AND_BACK };
         explore_all([&first, &[change]], also).has(&[FaultKind::ZeroFill]);
+    }
+}
+
+/// A page goes below, and its segment is on its way, while it is wanted, leaves, changes its place or is copied by a fork.
+#[test]
+fn a_write_back_and_one_page() {
+    let away = Op::Move { from: 0, count: 4, to: NOWHERE, keep: false };
+    let here = Op::Move { from: OTHER, count: 4, to: 0, keep: false };
+    let changes = [Op::Write(0, TEXT[3]), Op::Discard(0, 2), Op::Unmap(0, 2), Op::MapOver(0, 2), away, here];
+    let with_a_fork = [changes[0], changes[1], away];
+    let all = changes.map(|change| (change, false)).into_iter().chain(with_a_fork.map(|change| (change, true)));
+    for (change, forks) in all {
+        println!("{change:?}, forks: {forks}");
+        let also = Also { forks, evictions: 1, write_backs: 1, ..OUT_AND_BACK };
+        explore_all([&[Op::Write(0, TEXT[0])], &[change, Op::Read(0)]], also).has(&[FaultKind::ZeroFill]);
     }
 }
 

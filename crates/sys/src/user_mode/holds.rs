@@ -277,7 +277,7 @@ fn has_ended(thread: u32, place: Place) -> bool {
     !place.is_guest && !thread::exists(thread)
 }
 
-/// Whether the thread of an active slot has ended, in the middle of its call: by pthread_cancel, or by executing.
+/// Whether the thread of an active slot has ended, in the middle of its call: by `pthread_cancel`, or by executing.
 fn is_abandoned(slot: &Slot, place: Place) -> bool {
     let is_root = slot.root.load(Ordering::Acquire) == NO_SLOT;
     !slot.is_active() || is_root && has_ended(slot.thread.load(Ordering::Acquire), place)

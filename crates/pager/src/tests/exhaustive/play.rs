@@ -1,10 +1,10 @@
-//! Two scripts, the server, the reclaimer, a writer and a fork, and whose turn it is.
+//! Two scripts, the server, the reclaimer, the writer and a fork, and whose turn it is.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use backing::MemoryBacking;
+use backing::{BackingError, MemoryBacking, WriteJob};
 use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::{Access, Call, FakeKernel};
@@ -59,7 +59,10 @@ pub(super) enum Actor {
     Serve,
     Evict,
     Encode,
+    /// Encodings go into a segment, which is left for the writer.
     WriteBack,
+    /// The writer writes it, and then notes that.
+    Write,
     Fork,
 }
 
@@ -84,6 +87,8 @@ pub(super) struct Play {
     scripts: RefCell<[VecDeque<Op>; 2]>,
     evictions: Cell<u32>,
     write_backs: Cell<u32>,
+    /// What the writer has written, and not noted yet.
+    written: RefCell<Option<(WriteJob, Result<(), BackingError>)>>,
     fork: RefCell<Fork>,
     tree: Rc<RefCell<Tree>>,
     /// Whose turn it is next in the plain order.
@@ -142,6 +147,7 @@ impl Play {
             scripts: RefCell::new(scripts.map(|script| script.iter().copied().collect())),
             evictions: Cell::new(also.evictions),
             write_backs: Cell::new(also.write_backs),
+            written: RefCell::new(None),
             fork: RefCell::new(if also.forks { Fork::Wanted } else { Fork::Unwanted }),
             world: RefCell::new(world),
             tree,
@@ -149,6 +155,7 @@ impl Play {
             points: Cell::new(0),
         });
         play.begin(also.begin);
+        play.pager.desk.open();
         play
     }
 
@@ -226,6 +233,7 @@ impl Play {
             Actor::Evict | Actor::Encode | Actor::WriteBack => {
                 !self.pager.is_locked() && self.worker.try_borrow().is_ok()
             }
+            Actor::Write => !self.pager.is_locked(),
             // It waits until everybody is between two steps.
             Actor::Fork => false,
         }
@@ -255,6 +263,10 @@ impl Play {
         }
         let state = self.pager.lock();
         let census = state.cache.census();
+        let is_written = self.written.borrow().is_some();
+        if if is_written { !state.frozen } else { self.pager.desk.is_busy() } {
+            able.push(Actor::Write);
+        }
         if !state.frozen {
             if self.evictions.get() > 0 && census.resident > PageCount::ZERO {
                 able.push(Actor::Evict);
@@ -262,7 +274,8 @@ impl Play {
             if state.ring.waiting() > 0 {
                 able.push(Actor::Encode);
             }
-            if self.write_backs.get() > 0 && census.compressed + census.incompressible > PageCount::ZERO {
+            let may_write = self.write_backs.get() > 0 && !self.pager.desk.is_busy();
+            if may_write && census.compressed + census.incompressible > PageCount::ZERO {
                 able.push(Actor::WriteBack);
             }
         }
@@ -295,6 +308,7 @@ impl Play {
                 self.write_backs.set(self.write_backs.get() - 1);
                 self.write_back();
             }
+            Actor::Write => self.write(),
             Actor::Fork => self.go_on_forking(),
         }
     }
@@ -340,6 +354,25 @@ impl Play {
         }
         state.cache.log().expect("there is one").seal();
         self.pager.push_segment(state);
+    }
+
+    fn write(&self) {
+        let written = self.written.take();
+        if let Some((job, result)) = written {
+            assert!(self.pager.finish_write(job, result).is_none(), "the state is not frozen");
+            self.pager.desk.done();
+        } else {
+            let mut job = self.pager.desk.take().expect("the desk is busy");
+            let result = job.run();
+            self.written.replace(Some((job, result)));
+        }
+    }
+
+    /// What is left is written at once: nobody takes turns any more.
+    pub(super) fn dismiss_writer(&self) {
+        assert!(!self.pager.desk.is_busy());
+        // SAFETY: there is one thread.
+        unsafe { self.pager.desk.clear() };
     }
 
     fn go_on_forking(&self) {
@@ -393,7 +426,7 @@ impl Play {
 
     /// Everybody in turn, until nobody can go on.
     pub(super) fn run_all(&self) {
-        const ORDER: [Actor; 8] = [
+        const ORDER: [Actor; 9] = [
             Actor::Thread(0),
             Actor::Thread(1),
             Actor::Thread(FORKER),
@@ -401,6 +434,7 @@ impl Play {
             Actor::Evict,
             Actor::Encode,
             Actor::WriteBack,
+            Actor::Write,
             Actor::Fork,
         ];
         for _ in 0..STEPS_MAX {

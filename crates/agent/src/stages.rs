@@ -1,0 +1,183 @@
+//! The stages of a fork, without a lock: what the forking thread, the reclaimer and the handler tell each other.
+
+use sys::sync::{AtomicU32, Ordering, Sharing, wait_while, wake_all};
+
+use crate::fork::LOOK;
+
+/// Lets one thread through at a time. It holds that thread's number, or 0.
+#[derive(Default)]
+pub(crate) struct Gate(AtomicU32);
+
+impl Gate {
+    /// Waits until it is open and closes it, for the thread `me`. In the child of a raw system call who has closed it may not be
+    /// there: then it counts as open.
+    pub(crate) fn close(&self, me: u32, is_there: impl Fn(u32) -> bool) {
+        while let Err(other) = self.0.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
+            wait_while(&self.0, other, LOOK, Sharing::Process);
+            if self.0.load(Ordering::Relaxed) == other && !is_there(other) {
+                let _ = self.0.compare_exchange(other, 0, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.store(0, Ordering::Release);
+        wake_all(&self.0, Sharing::Process);
+    }
+}
+
+/// Where a fork stands, as the forking thread and the handler see it.
+const NO_FORK: u32 = 0;
+const FROZEN: u32 = 1;
+const ATTENDED: u32 = 2;
+const FAILED: u32 = 3;
+/// In user mode: the keeper is to hand the child's memory over.
+const TO_BE_HANDED_OVER: u32 = 4;
+
+/// Where the fork is that is under way.
+#[derive(Default)]
+pub(crate) struct Stages {
+    stage: AtomicU32,
+    /// 1 once the forking thread is past its fork.
+    returned: AtomicU32,
+    /// 1 while the reclaimer is asked to rest, and while it does.
+    rest_wanted: AtomicU32,
+    resting: AtomicU32,
+    /// Goes up with each fork that is done; a futex. And what it was before the last one.
+    done: AtomicU32,
+    done_before: AtomicU32,
+    /// Who still keeps the gate closed: the forking thread until it leaves, the reclaimer until it is back at work.
+    holders: AtomicU32,
+    /// In user mode: the child that the state is frozen for.
+    child: AtomicU32,
+}
+
+/// On the forking thread.
+impl Stages {
+    /// Asks the reclaimer to freeze the state. The gate is closed.
+    pub(crate) fn begin(&self) {
+        self.holders.store(2, Ordering::Relaxed);
+        self.returned.store(0, Ordering::Relaxed);
+        self.done_before.store(self.done.load(Ordering::Acquire), Ordering::Relaxed);
+        self.rest_wanted.store(1, Ordering::Release);
+    }
+
+    /// Whether the state is frozen.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.resting.load(Ordering::Acquire) == 1
+    }
+
+    /// Waits until it is, or for a look.
+    pub(crate) fn look_whether_frozen(&self) {
+        wait_while(&self.resting, 0, LOOK, Sharing::Process);
+    }
+
+    /// The fork has returned, whatever has come of it.
+    pub(crate) fn note_return(&self) {
+        // Release: who sees it reads what has been told of the fork.
+        self.returned.store(1, Ordering::Release);
+    }
+
+    /// There is no child, so that nobody will finish this fork. False if somebody attends a child all the same.
+    pub(crate) fn give_up(&self) -> bool {
+        let is_ours = self.stage.compare_exchange(FROZEN, FAILED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_ours {
+            self.let_go();
+        }
+        is_ours
+    }
+
+    /// In user mode: there is a child, or none.
+    pub(crate) fn hand_over(&self, child: Option<u32>) {
+        let Some(child) = child else {
+            self.stage.store(FAILED, Ordering::Release);
+            return self.let_go();
+        };
+        self.child.store(child, Ordering::Release);
+        self.stage.store(TO_BE_HANDED_OVER, Ordering::Release);
+        // The reclaimer may have looked before, and not wait yet: then it looks again by itself.
+        wake_all(&self.rest_wanted, Sharing::Process);
+    }
+
+    /// Waits until the child's memory is the child's own, for so many looks at most.
+    pub(crate) fn wait_for_end(&self, looks_max: u32) {
+        let before = self.done_before.load(Ordering::Relaxed);
+        for _ in 0..looks_max {
+            if self.done.load(Ordering::Acquire) != before {
+                return;
+            }
+            wait_while(&self.done, before, LOOK, Sharing::Process);
+        }
+    }
+}
+
+/// On the reclaimer's thread.
+impl Stages {
+    pub(crate) fn wants_rest(&self) -> bool {
+        self.rest_wanted.load(Ordering::Acquire) == 1
+    }
+
+    /// The state is frozen: the program may fork.
+    pub(crate) fn rest(&self) {
+        self.stage.store(FROZEN, Ordering::Release);
+        self.resting.store(1, Ordering::Release);
+        wake_all(&self.resting, Sharing::Process);
+    }
+
+    /// In user mode: the child whose memory is to be handed over.
+    pub(crate) fn to_be_handed_over(&self) -> Option<u32> {
+        (self.stage.load(Ordering::Acquire) == TO_BE_HANDED_OVER).then(|| self.child.load(Ordering::Acquire))
+    }
+
+    /// Waits while rest is wanted, or for a look.
+    pub(crate) fn look_whether_wanted(&self) {
+        wait_while(&self.rest_wanted, 1, LOOK, Sharing::Process);
+    }
+
+    /// The rest is over. Says whether the fork has failed: then the state is frozen still.
+    pub(crate) fn end_rest(&self) -> bool {
+        // From here on a next fork may ask for rest: it finds us at work, and the gate closed until now.
+        self.resting.store(0, Ordering::Release);
+        self.stage.compare_exchange(FAILED, NO_FORK, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn let_go(&self) {
+        self.rest_wanted.store(0, Ordering::Release);
+        wake_all(&self.rest_wanted, Sharing::Process);
+    }
+
+    /// One of the two that keep the gate closed is done. A fork that began before both are would take what the other has
+    /// still to say about this one for its own.
+    pub(crate) fn release(&self, gate: &Gate) {
+        if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            gate.open();
+        }
+    }
+}
+
+/// On the thread that finishes the fork: the handler's, or the reclaimer's in user mode.
+impl Stages {
+    /// From now on the fork is the caller's to finish. Whether the state is frozen; if not, there is nothing to finish.
+    pub(crate) fn begin_attending(&self) -> bool {
+        self.stage.compare_exchange(FROZEN, ATTENDED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the forking thread is past its fork, whatever has come of it.
+    pub(crate) fn has_returned(&self) -> bool {
+        self.returned.load(Ordering::Acquire) == 1
+    }
+
+    /// Which fork this is.
+    pub(crate) fn number(&self) -> u32 {
+        self.done_before.load(Ordering::Relaxed)
+    }
+
+    /// The fork is done, and the state has thawed: whoever has made it may go on, and the reclaimer goes back to work.
+    pub(crate) fn finish(&self) {
+        self.stage.store(NO_FORK, Ordering::Release);
+        // Before the reclaimer may let another fork begin: that one compares with what it finds here.
+        self.done.fetch_add(1, Ordering::Release);
+        wake_all(&self.done, Sharing::Process);
+        self.let_go();
+    }
+}
