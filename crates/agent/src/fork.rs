@@ -114,8 +114,7 @@ impl Forks {
             }
             self.stages.look_whether_wanted();
         }
-        let limit = agent.limit.lock().take();
-        limit.into_iter().for_each(RaisedLimit::restore);
+        agent.put_limit_back();
         if self.stages.end_rest()
             && let Some(pin) = pager.thaw()
         {
@@ -188,6 +187,8 @@ impl Forks {
             (None, _) => {}
         }
         self.reception.dismiss();
+        // The program finds its own limit when fork has returned.
+        crate::host::agent().expect("it made this thread").put_limit_back();
         self.stages.finish();
     }
 
@@ -251,6 +252,8 @@ impl Agent {
             stages.note_return();
             if keeper.pager.has_forked_for_sure() || !stages.give_up() {
                 stages.wait_for_end(PARENT_LOOKS_MAX);
+            } else {
+                self.put_limit_back();
             }
         });
     }
@@ -266,8 +269,17 @@ impl Agent {
             if child.is_some() {
                 // As in the other mode: a parent that ends at once would take what it holds of the child's memory with it.
                 stages.wait_for_end(PARENT_LOOKS_MAX);
+            } else {
+                self.put_limit_back();
             }
         });
+    }
+
+    /// The limit on descriptors is the program's own again.
+    fn put_limit_back(&self) {
+        // Held meanwhile: who finds that it is done finds it done.
+        let mut limit = self.limit.lock();
+        limit.take().into_iter().for_each(RaisedLimit::restore);
     }
 
     /// On the forking thread: `see_off` what it has forked, then go on as before the fork.
@@ -339,8 +351,7 @@ impl Agent {
         }
         // SAFETY: the parent's threads do not exist here, and the agent's thread does not use it.
         unsafe { self.limit.reset() };
-        let limit = self.limit.lock().take();
-        limit.into_iter().for_each(RaisedLimit::restore);
+        self.put_limit_back();
     }
 
     /// In the child: claims an entry. False: there is none, and nothing is managed.

@@ -81,6 +81,9 @@ static int give_up(const char *what, const char *number) {
     return setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// The limit on descriptors before the first fork.
+static rlim_t descriptors;
+
 static int forks(const uint64_t *first, int depth) {
     pid_t child = fork();
     if (child < 0) return 2;
@@ -89,6 +92,8 @@ static int forks(const uint64_t *first, int depth) {
         int bad = differs(first, PAGES, 1) || press() || differs(own, PAGES / 4, 20 + depth);
         _exit(bad ? 1 : depth ? forks(first, depth - 1) : 0);
     }
+    struct rlimit now;
+    if (getrlimit(RLIMIT_NOFILE, &now) || now.rlim_cur != descriptors) return 3;
     int status = -1;
     waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + status;
@@ -104,6 +109,8 @@ int main(int count, char **words) {
     uint64_t *second = fill(PAGES, 2);
     bad |= press() || differs(first, PAGES, 1) || differs(second, PAGES, 2);
     bad |= end_threads();
+    struct rlimit limit;
+    descriptors = getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur;
     printf("%d, %s, child %d\n", given_up | early, bad ? "differs" : "equal", forks(first, 1));
     return 0;
 }
