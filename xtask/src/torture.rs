@@ -67,6 +67,7 @@ fn torture(options: &Options) -> Result<()> {
 /// A minute and a half of it, the last third without permissions, with seeds that nobody has had.
 pub(crate) fn in_passing() -> Result<()> {
     build()?;
+    #[expect(clippy::disallowed_methods, reason = "any number does")]
     let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     let ways: &[(f64, &[&str])] =
         if cfg!(target_arch = "x86_64") { &[(1.0, &[]), (0.5, &["--user-mode"])] } else { &[(1.5, &[])] };

@@ -16,6 +16,7 @@ use backing::ChildPin;
 use pager::Pager;
 use store::AnyStore;
 use sys::Errno;
+use sys::clock::RunningTime;
 use sys::handover::{Line, Reception};
 use sys::linux::Linux;
 use sys::process::{Life, RaisedLimit};
@@ -24,7 +25,7 @@ use sys::thread::{self, Descriptors, SignalMask};
 
 use crate::entry::{self, Identity};
 use crate::failure::fail;
-use crate::keeper::{self, Keeper, Obstacle, RunningTime, STUCK_NS};
+use crate::keeper::{self, Keeper, Obstacle, STUCK_NS};
 use crate::stages::Stages;
 use crate::watcher::{self, Agent};
 
@@ -301,9 +302,10 @@ impl Agent {
         SignalMask::from_bits(self.forking_mask.load(Ordering::Relaxed))
     }
 
-    /// Nobody else forks from now on.
+    /// Nobody else forks from now on. Once there is a keeper the reclaimer keeps the gate closed, too, and the thread that has closed
+    /// it may end before: it is not asked whether that is there. In the child of a raw system call nobody comes here then.
     pub(crate) fn close_gate(&self) {
-        self.gate.close(thread::thread_id(), thread::shares_memory);
+        self.gate.close(thread::thread_id(), |closer| self.keeper().is_some() || thread::shares_memory(closer));
     }
 
     /// In the child, on its only thread.

@@ -21,6 +21,7 @@ use pager::{Config, Pager, Reclaimer};
 use store::AnyStore;
 use sys::Errno;
 use sys::addresses::Lifted;
+use sys::clock::RunningTime;
 use sys::kernel::Kernel;
 use sys::linux::{Linux, Openings, Quarters};
 use sys::process::RaisedLimit;
@@ -43,8 +44,6 @@ const FRAMES_MAX: u64 = 1 << 20;
 const STACK_BYTES: u64 = 128 << 10;
 /// A handler that has been at one thing for so long, while this process was running, is stuck.
 pub(crate) const STUCK_NS: u64 = 10_000_000_000;
-/// The longest step of time that counts as running: a stopped or suspended process makes longer ones.
-const STEP_NS_MAX: u64 = 100_000_000;
 
 /// What stands in the way where limits leave the agent nothing.
 pub(crate) const NO_MEMORY: &str = "no memory for its agent";
@@ -377,28 +376,13 @@ struct Watchdog {
     next_look_ns: u64,
 }
 
-/// Time in which this process has been running: a long step is one that it spent stopped, or the machine suspended.
-#[derive(Default)]
-pub(crate) struct RunningTime {
-    last_look_ns: u64,
-}
-
-impl RunningTime {
-    /// What has passed of it since the last look.
-    pub(crate) fn step_ns(&mut self, now_ns: u64) -> u64 {
-        let step = (now_ns - self.last_look_ns).min(STEP_NS_MAX);
-        self.last_look_ns = now_ns;
-        step
-    }
-}
-
 impl Watchdog {
     fn look(&mut self, keeper: &Keeper) {
         let now = keeper.pager.kernel.now_ns();
         if now < self.next_look_ns {
             return;
         }
-        self.next_look_ns = now + STEP_NS_MAX / 2;
+        self.next_look_ns = now + RunningTime::STEP_NS_MAX / 2;
         let step = self.running.step_ns(now);
         let busy_since = keeper.entry().busy_since_ns.load(Ordering::Relaxed);
         // An idle handler with work waiting is as stuck as a busy one.

@@ -334,6 +334,8 @@ impl Server {
             // A memory cgroup is at its limit: make room and try again.
             Some(Errno::NOMEM) => {
                 sys::thread::sleep(RETRY_PAUSE);
+                // It is gathered anew, so that it may go back meanwhile.
+                pager.lock_first().copied = None;
                 self.encode(pager);
                 Ok(None)
             }
