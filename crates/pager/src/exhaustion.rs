@@ -4,8 +4,6 @@
 //! beyond it, and the user hears of it, or the program is stopped. A device that takes its time is no reason for that, nor
 //! a ring that fills: who calls a healthy run exhausted may end it.
 
-use sys::clock::RunningTime;
-
 /// Rounds without any gain, while room is short, before the budget counts as out of reach.
 const ROUNDS: u32 = 40;
 /// How long a device may take for one segment before it counts as no help. Disks that wake up take so long.
@@ -27,24 +25,22 @@ pub(crate) struct Exhaustion {
     rounds: u32,
     /// As of the last round.
     device: Option<u64>,
-    /// How long ago the device was given something, or last took it.
-    device_rests_ns: u64,
-    running: RunningTime,
+    /// When the device was given something, or last took it.
+    device_moved_ns: u64,
 }
 
 impl Exhaustion {
     /// Whether the budget is out of reach after this round, which ends at `now_ns`.
     pub(crate) fn judge(&mut self, effort: Effort, is_short: bool, now_ns: u64) -> bool {
-        self.device_rests_ns += self.running.step_ns(now_ns);
         if effort.device != self.device {
             self.device = effort.device;
-            self.device_rests_ns = 0;
+            self.device_moved_ns = now_ns;
         }
         if effort.has_gained || !is_short {
             self.rounds = 0;
             return false;
         }
-        let is_slow = self.device.is_some() && self.device_rests_ns < DEVICE_NS_MAX;
+        let is_slow = self.device.is_some() && now_ns - self.device_moved_ns < DEVICE_NS_MAX;
         if !is_slow && !effort.fills_ring {
             self.rounds = self.rounds.saturating_add(1);
         }
@@ -80,11 +76,10 @@ mod tests {
             assert!(!judge(&mut exhaustion, slow, 4_000, segment * DEVICE_NS_MAX), "it takes 4 s for each");
         }
         let hung = Effort { device: Some(4), ..VAIN };
-        assert!(!judge(&mut exhaustion, hung, ROUNDS, 50 * DEVICE_NS_MAX), "it was stopped, or suspended");
-        assert!(judge(&mut exhaustion, hung, 6000, 60 * DEVICE_NS_MAX));
+        assert!(judge(&mut exhaustion, hung, ROUNDS, 5 * DEVICE_NS_MAX));
         // Once it hangs no gain elsewhere makes it a slow one again.
-        exhaustion.judge(Effort { has_gained: true, ..hung }, true, 70 * DEVICE_NS_MAX);
-        assert!(judge(&mut exhaustion, hung, ROUNDS, 70 * DEVICE_NS_MAX));
+        exhaustion.judge(Effort { has_gained: true, ..hung }, true, 6 * DEVICE_NS_MAX);
+        assert!(judge(&mut exhaustion, hung, ROUNDS, 6 * DEVICE_NS_MAX));
     }
 
     #[test]
