@@ -6,7 +6,6 @@ use core::time::Duration;
 
 use page::{PageBytes, PageCount, PageIndex};
 use pager::Server;
-use sys::clock::RunningTime;
 use sys::handover::Line;
 use sys::kernel::{ForkedMemory, Kernel as _, Message, PageRange};
 use sys::thread;
@@ -16,7 +15,7 @@ use sys::{AsFd as _, Errno};
 use crate::failure::{fail, say};
 use crate::fork::{FILL, LOOK, MOVED, PAUSE, READY, REMOVED, THIS, UNMAPPED, WHICH, YOURS};
 use crate::handler::Reason;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, RunningTime};
 use crate::refused::{Refused, adopt, end};
 
 /// Looks for a moment in which no layout message is on its way, ten seconds of running time in all.

@@ -16,7 +16,6 @@ use backing::ChildPin;
 use pager::Pager;
 use store::AnyStore;
 use sys::Errno;
-use sys::clock::RunningTime;
 use sys::handover::{Line, Reception};
 use sys::linux::Linux;
 use sys::process::{Life, RaisedLimit};
@@ -25,7 +24,7 @@ use sys::thread::{self, Descriptors, SignalMask};
 
 use crate::entry::{self, Identity};
 use crate::failure::fail;
-use crate::keeper::{self, Keeper, Obstacle, STUCK_NS};
+use crate::keeper::{self, Keeper, Obstacle, RunningTime, STUCK_NS};
 use crate::stages::Stages;
 use crate::watcher::{self, Agent};
 
@@ -302,10 +301,9 @@ impl Agent {
         SignalMask::from_bits(self.forking_mask.load(Ordering::Relaxed))
     }
 
-    /// Nobody else forks from now on. Once there is a keeper the reclaimer keeps the gate closed, too, and the thread that has closed
-    /// it may end before: it is not asked whether that is there. In the child of a raw system call nobody comes here then.
+    /// Nobody else forks from now on.
     pub(crate) fn close_gate(&self) {
-        self.gate.close(thread::thread_id(), |closer| self.keeper().is_some() || thread::shares_memory(closer));
+        self.gate.close(thread::thread_id(), thread::shares_memory);
     }
 
     /// In the child, on its only thread.

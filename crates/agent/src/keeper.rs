@@ -21,7 +21,6 @@ use pager::{Config, Pager, Reclaimer};
 use store::AnyStore;
 use sys::Errno;
 use sys::addresses::Lifted;
-use sys::clock::RunningTime;
 use sys::kernel::Kernel;
 use sys::linux::{Linux, Openings, Quarters};
 use sys::process::RaisedLimit;
@@ -44,6 +43,8 @@ const FRAMES_MAX: u64 = 1 << 20;
 const STACK_BYTES: u64 = 128 << 10;
 /// A handler that has been at one thing for so long, while this process was running, is stuck.
 pub(crate) const STUCK_NS: u64 = 10_000_000_000;
+/// The longest step of time that counts as running: a stopped or suspended process makes longer ones.
+const STEP_NS_MAX: u64 = 100_000_000;
 
 /// What stands in the way where limits leave the agent nothing.
 pub(crate) const NO_MEMORY: &str = "no memory for its agent";
@@ -253,11 +254,7 @@ fn chosen_codec(membership: &Membership) -> &'static dyn Codec {
 
 /// The swap file as the log sees it, with the fault that `PLEAT_FAULT` may ask for.
 pub(crate) fn device(file: SwapFile, fault: &[u8]) -> Box<dyn BackingStore> {
-    match fault {
-        b"swap-hangs" => Box::new(Hung(file)),
-        b"swap-eio" => Box::new(Unreadable(file)),
-        _ => Box::new(file),
-    }
+    if fault == b"swap-hangs" { Box::new(Hung(file)) } else { Box::new(file) }
 }
 
 /// A device that never answers a write.
@@ -271,24 +268,6 @@ impl BackingStore for Hung {
         loop {
             thread::sleep(Duration::from_secs(1000));
         }
-    }
-    fn discard(&self, offset: u64, bytes: u64) {
-        self.0.discard(offset, bytes);
-    }
-    fn bytes_max(&self) -> u64 {
-        self.0.bytes_max()
-    }
-}
-
-/// A device that takes everything and gives nothing back.
-struct Unreadable(SwapFile);
-
-impl BackingStore for Unreadable {
-    fn read_at(&self, offset: u64, _out: &mut [u8]) -> Result<(), BackingError> {
-        Err(BackingError::Io { offset, errno: Errno::IO })
-    }
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BackingError> {
-        self.0.write_at(offset, bytes)
     }
     fn discard(&self, offset: u64, bytes: u64) {
         self.0.discard(offset, bytes);
@@ -398,13 +377,28 @@ struct Watchdog {
     next_look_ns: u64,
 }
 
+/// Time in which this process has been running: a long step is one that it spent stopped, or the machine suspended.
+#[derive(Default)]
+pub(crate) struct RunningTime {
+    last_look_ns: u64,
+}
+
+impl RunningTime {
+    /// What has passed of it since the last look.
+    pub(crate) fn step_ns(&mut self, now_ns: u64) -> u64 {
+        let step = (now_ns - self.last_look_ns).min(STEP_NS_MAX);
+        self.last_look_ns = now_ns;
+        step
+    }
+}
+
 impl Watchdog {
     fn look(&mut self, keeper: &Keeper) {
         let now = keeper.pager.kernel.now_ns();
         if now < self.next_look_ns {
             return;
         }
-        self.next_look_ns = now + RunningTime::STEP_NS_MAX / 2;
+        self.next_look_ns = now + STEP_NS_MAX / 2;
         let step = self.running.step_ns(now);
         let busy_since = keeper.entry().busy_since_ns.load(Ordering::Relaxed);
         // An idle handler with work waiting is as stuck as a busy one.

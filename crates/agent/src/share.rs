@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 use page::ByteCount;
 use pager::ledger::{Counter, Gauge, Phase, Process};
 use policy::shares::{self, Claim, Holder, Loss, Share};
-use sys::clock::RunningTime;
 
 use crate::entry::Membership;
 
@@ -18,9 +17,8 @@ pub(crate) struct Losses {
     looked_at_ns: u64,
     /// ns.
     lost: u64,
-    /// For how long the budget has been out of reach.
-    beyond_ns: u64,
-    running: RunningTime,
+    /// Since when the budget has been out of reach.
+    beyond_since_ns: Option<u64>,
 }
 
 impl Losses {
@@ -42,9 +40,8 @@ impl Losses {
 
     /// Whether the budget has been out of reach for some time.
     pub(crate) fn is_beyond(&mut self, share: Share, now_ns: u64) -> bool {
-        let step = self.running.step_ns(now_ns);
-        self.beyond_ns = if share.is_beyond { self.beyond_ns + step } else { 0 };
-        self.beyond_ns > BEYOND_NS
+        self.beyond_since_ns = if share.is_beyond { Some(self.beyond_since_ns.unwrap_or(now_ns)) } else { None };
+        self.beyond_since_ns.is_some_and(|since| now_ns - since > BEYOND_NS)
     }
 }
 

@@ -4,9 +4,6 @@ use sys::sync::{AtomicU32, Ordering, Sharing, wait_while, wake_all};
 
 use crate::fork::LOOK;
 
-/// Looks at a closed gate before it is asked who has closed it: as a rule he opens it soon.
-const LOOKS_MIN: u32 = 50;
-
 /// Lets one thread through at a time. It holds that thread's number, or 0.
 #[derive(Default)]
 pub(crate) struct Gate(AtomicU32);
@@ -15,11 +12,9 @@ impl Gate {
     /// Waits until it is open and closes it, for the thread `me`. In the child of a raw system call who has closed it may not be
     /// there: then it counts as open.
     pub(crate) fn close(&self, me: u32, is_there: impl Fn(u32) -> bool) {
-        let mut looks = 0;
         while let Err(other) = self.0.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
             wait_while(&self.0, other, LOOK, Sharing::Process);
-            looks += 1;
-            if looks >= LOOKS_MIN && self.0.load(Ordering::Relaxed) == other && !is_there(other) {
+            if self.0.load(Ordering::Relaxed) == other && !is_there(other) {
                 let _ = self.0.compare_exchange(other, 0, Ordering::AcqRel, Ordering::Relaxed);
             }
         }

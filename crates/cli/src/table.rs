@@ -261,8 +261,7 @@ impl Tracked {
         // A zombie has no memory, but neither has a program in the middle of an exec: its state tells.
         let unsure = thorough || (phase == Phase::Watching && self.resident == ByteCount::ZERO);
         let same = |stat: Stat| self.start_ticks == 0 || stat.start_ticks == self.start_ticks;
-        let stat = if unsure { Stat::of(self.pid) } else { None };
-        match stat {
+        match Stat::of(self.pid).filter(|_| unsure) {
             Some(stat) => same(stat) && !proc::is_dead(self.pid, stat),
             // Nothing that cannot be read, for want of descriptors, makes it one that has ended.
             None => !proc::is_gone(self.pid),

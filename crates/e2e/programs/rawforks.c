@@ -157,7 +157,7 @@ static void fork_again_amid(void) {
         usleep(round * 7919 % 10000);
         pid_t child = fork_raw();
         if (child == 0) {
-            alarm(5);
+            alarm(2);
             pid_t grandchild = fork();
             if (grandchild == 0) _exit(check(0, 1));
             int status;

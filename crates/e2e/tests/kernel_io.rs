@@ -2,10 +2,7 @@
 //! The same without permissions is in `user_mode.rs`.
 #![forbid(unsafe_code)]
 
-use std::fs;
-use std::time::{Duration, Instant};
-
-use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
+use pleat_e2e::{Run, assert_same, folded, plain, skipped, turn, words};
 
 /// Runs a program of `programs/` plain and in 24 MiB, with the test's directory as its last argument; `None` if it cannot be built.
 fn crossed(source: &str, what: &str) -> Option<Run> {
@@ -38,6 +35,15 @@ fn crossed_in(ram: &str, source: &str, what: &str) -> Option<Run> {
 fn number(run: &Run, text: &str) -> u64 {
     let lines = run.stderr.lines().filter_map(|line| line.strip_suffix(text));
     lines.filter_map(|line| line.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// More than a hundred pages, and of those looked at two thirds, were out when the kernel came for them.
+fn assert_cold(run: &Run) {
+    let lines = run.stderr.lines().filter_map(|line| line.strip_suffix(" pages were out")?.split_once(" of "));
+    let (out, seen) = lines
+        .filter_map(|(out, seen)| Some((out.parse::<u64>().ok()?, seen.parse::<u64>().ok()?)))
+        .fold((0, 0), |(out, seen), (more_out, more_seen)| (out + more_out, seen + more_seen));
+    assert!(out > 100 && out * 3 >= seen * 2, "{out} of {seen} pages were out: the test proves nothing");
 }
 
 /// Buffers, strings, vectors, mutexes, signals, vfork, `posix_spawn`, and mremap over several mappings.
@@ -103,60 +109,6 @@ fn a_debugger_reads_what_is_there_or_is_refused() {
     }
 }
 
-/// Attributes, counts and answers of performance events; and stacks that are copied where nobody may wait for a page.
-#[test]
-fn performance_events_of_cold_memory() {
-    if let Some(run) = crossed("perf.c", "events")
-        && !run.stdout.starts_with(b"no ")
-    {
-        assert_cold(&run);
-        assert!(cut_stacks(&run) > 0, "the stack was never out: {}", run.stderr);
-    }
-}
-
-fn cut_stacks(run: &Run) -> u64 {
-    let mut lines = run.stderr.lines().filter(|line| line.ends_with(" were cut"));
-    lines.next().and_then(|line| line.split(' ').next()?.parse().ok()).expect("the program says so")
-}
-
-/// As README.md has it: zeros where pages are folded, and otherwise what was there.
-#[test]
-fn a_core_dump_holds_what_is_there() {
-    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
-    let number = fs::read_to_string("/proc/sys/kernel/core_uses_pid").unwrap_or_default();
-    if (pattern.trim_end(), number.trim_end()) != ("core", "0") {
-        return skipped(&format!("core dumps go to `{}`", pattern.trim_end()));
-    }
-    let turn = turn("dumped");
-    let program = match turn.compile("dumped.c", &["-pthread"]) {
-        Ok(program) => program,
-        Err(why) => return skipped(&why),
-    };
-    let (command, check) = (words([&program, &turn.word("")]), words([&program, &turn.word(""), "check"]));
-    let look = |run: &Run| {
-        assert_eq!((run.shell_status(), &run.stdout[..]), (134, &b"aborts\n"[..]), "{}", run.stderr);
-        let core = turn.file("core");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !core.exists() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let checked = plain(&check);
-        let said = String::from_utf8_lossy(&checked.stdout).into_owned();
-        assert!(checked.status.success(), "{said}");
-        print!("{:.1?}: {said}", run.wall);
-        fs::remove_file(core).expect("it was read");
-        said.split([' ', ',']).filter_map(|word| word.parse().ok()).collect::<Vec<u64>>()
-    };
-    assert_eq!(look(&plain(&command)), [1024, 0, 0]);
-    let after = folded(&turn.options("24M"), &command);
-    let [right, zeros, hot_zeros] = look(&after)[..] else { unreachable!("equal above") };
-    assert!(right >= 128 && zeros >= 128, "{right} right, {zeros} zeros: the test proves nothing");
-    assert_cold(&after);
-    assert!(hot_zeros < 64, "{hot_zeros} of 256 pages in use are missing");
-    assert!(after.wall < Duration::from_secs(10), "{:?}", after.wall);
-    turn.assert_clean(&after);
-}
-
 /// A mapping that grows downwards, shared memory of both kinds with holes: what is beside them leaves meanwhile.
 #[test]
 fn other_memory_beside_it_is_left_alone() {
@@ -186,7 +138,7 @@ fn a_limit_on_data_leaves_the_agent_room() {
     if let Some(run) = crossed("shapes.c", "data") {
         let peak = run.peaks.anon_bytes;
         assert!(peak < 30 << 20, "{}", bench::size::mib(peak));
-        assert!(run.wall < Duration::from_secs(30), "{:?}", run.wall);
+        assert!(run.wall < std::time::Duration::from_secs(30), "{:?}", run.wall);
     }
 }
 

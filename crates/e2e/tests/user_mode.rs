@@ -1,20 +1,13 @@
 //! `pleat run --user-mode`: a plain user without any permission, the same output, nothing left behind.
 #![forbid(unsafe_code)]
 
-use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use pleat_e2e::{
-    Run, Turn, assert_cold, assert_same, folded_by, plain, plain_by, pleat_words, skipped, stats, turn, words,
-};
+use pleat_e2e::{Run, Turn, assert_same, folded_by, plain, plain_by, pleat_words, skipped, stats, turn, words};
 
 /// The user with no rights at all.
 const NOBODY: &str = "65534";
-const SYSCTL: &str = "/proc/sys/vm/unprivileged_userfaultfd";
-const DEVICE: &str = "/dev/userfaultfd";
 
 /// `pleat run --user-mode` as nobody, or as who we are if that is nobody in particular.
 fn command(turn: &Turn, ram: &str, program: &[String]) -> Result<Command, String> {
@@ -40,16 +33,12 @@ fn as_nobody(turn: &Turn, mut command: Vec<String>) -> Result<Command, String> {
     Ok(pleat_e2e::command(&command))
 }
 
-/// The reason if there is no user mode here.
-fn possible() -> Result<(), String> {
-    if !Path::new(SYSCTL).exists() || cfg!(not(target_arch = "x86_64")) {
-        return Err("no userfaultfd, or no way to trap system calls".to_owned());
-    }
-    Ok(())
-}
-
 fn compare(turn: &Turn, ram: &str, program: &[String]) -> Option<Run> {
-    let command = match possible().and_then(|()| command(turn, ram, program)) {
+    if !Path::new("/proc/sys/vm/unprivileged_userfaultfd").exists() || cfg!(not(target_arch = "x86_64")) {
+        skipped("no userfaultfd, or no way to trap system calls");
+        return None;
+    }
+    let command = match command(turn, ram, program) {
         Ok(command) => command,
         Err(why) => {
             skipped(&why);
@@ -102,94 +91,6 @@ fn who_may_not_is_told_the_ways() {
     turn.assert_clean(&run);
 }
 
-/// What everybody is given of userfaultfd for a while, but for the fork events; as it was when dropped.
-#[derive(Debug)]
-enum Given {
-    Sysctl(String),
-    Device(Permissions),
-}
-
-impl Given {
-    fn by_sysctl() -> io::Result<Self> {
-        let before = fs::read_to_string(SYSCTL)?;
-        fs::write(SYSCTL, "1\n").map(|()| Self::Sysctl(before))
-    }
-
-    fn by_device() -> io::Result<Self> {
-        let before = fs::metadata(DEVICE)?.permissions();
-        fs::set_permissions(DEVICE, Permissions::from_mode(0o666)).map(|()| Self::Device(before))
-    }
-}
-
-impl Drop for Given {
-    fn drop(&mut self) {
-        let back = match self {
-            Self::Sysctl(before) => fs::write(SYSCTL, before),
-            Self::Device(before) => fs::set_permissions(DEVICE, before.clone()),
-        };
-        if let Err(error) = back {
-            println!("cannot put back {self:?}: {error}");
-        }
-    }
-}
-
-/// As docs/deploy.md has it: all but the fork events is not enough, and `--user-mode` is.
-#[test]
-fn who_gets_no_fork_events_is_told_so() {
-    let turn = turn("no-fork-events");
-    if !nix::unistd::geteuid().is_root() {
-        return skipped("only root can give what is not enough");
-    }
-    let program = match possible().and_then(|()| turn.compile("fork.c", &[])) {
-        Ok(program) => words([&program, "28", "1"]),
-        Err(why) => return skipped(&why),
-    };
-    for give in [Given::by_sysctl, Given::by_device] {
-        let given = match give() {
-            Ok(given) => given,
-            Err(error) => {
-                skipped(&format!("userfaultfd cannot be given to everybody: {error}"));
-                continue;
-            }
-        };
-        let command = match as_nobody(&turn, pleat_words(&turn.options("24M"), &program)) {
-            Ok(command) => command,
-            Err(why) => return skipped(&why),
-        };
-        let run = folded_by(command);
-        assert_eq!(run.shell_status(), 125, "{given:?}: {}", run.stderr);
-        assert_eq!(run.stderr.lines().count(), 1, "{given:?}: not one line: {}", run.stderr);
-        for word in ["the fork events of userfaultfd are not permitted", "CAP_SYS_PTRACE", "--user-mode"] {
-            assert!(run.stderr.contains(word), "{given:?}: `{word}` is not mentioned: {}", run.stderr);
-        }
-        turn.assert_clean(&run);
-        compare(&turn, "24M", &program);
-    }
-}
-
-/// "Refused, or different" of docs/user-mode.md: an error, never a call that the agent does not know of. A line for each filter.
-#[test]
-fn what_user_mode_refuses() {
-    const ANSWERS: &str = "io_uring_setup: ENOSYS\nio_setup: ENOSYS\nuserfaultfd: ENOSYS\nfilter: EINVAL\n\
-                           filter of all threads: EINVAL\nfilter by prctl: EINVAL\nstrict: EINVAL\nstrict by prctl: EINVAL\n\
-                           dispatch off: EINVAL\ndispatch on: EINVAL\nmode: 0\nis an action known: works\n";
-    let turn = turn("user-refusals");
-    let program = possible().and_then(|()| turn.compile("refusals.c", &["-pthread"]));
-    let command = match program.and_then(|program| command(&turn, "24M", &[program])) {
-        Ok(command) => command,
-        Err(why) => return skipped(&why),
-    };
-    let run = folded_by(command);
-    let expected = ["main", "thread", "child"].map(|who| format!("{who}\n{ANSWERS}")).concat();
-    assert_eq!(String::from_utf8_lossy(&run.stdout), expected, "{}", run.stderr);
-    assert_eq!(run.shell_status(), 0, "{}", run.stderr);
-    let lines: Vec<_> =
-        run.stderr.lines().filter(|line| line.contains("a seccomp filter is refused (EINVAL)")).collect();
-    assert_eq!((lines.len(), run.stderr.lines().count()), (15, 15), "{}", run.stderr);
-    assert!(stats(&turn)["pages_encoded"].as_u64() > Some(1000), "nothing was folded: {}", run.stderr);
-    turn.assert_clean(&run);
-}
-
 #[test]
 fn system_calls_in_user_mode() {
     compare_source("user-calls", "32M", "calls.c", &[]);
@@ -216,26 +117,8 @@ fn what_a_child_does_not_have_in_user_mode() {
 /// What `kernel_io.rs` does with permissions.
 #[test]
 fn the_kernel_reads_and_writes_cold_memory_in_user_mode() {
-    for what in ["calls", "pages"] {
-        if let Some(run) = compare_source(&format!("user-kernel-{what}"), "24M", "kernel_io.c", &[what, "DIRECTORY"]) {
-            assert_cold(&run);
-        }
-    }
-}
-
-/// Stacks are kept.
-#[test]
-fn performance_events_in_user_mode() {
-    let paranoia = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-    if !paranoia.trim_end().parse::<i32>().is_ok_and(|level| level <= 2) {
-        return skipped("performance events are not for everybody");
-    }
-    if let Some(run) = compare_source("user-perf", "24M", "perf.c", &[]) {
-        match String::from_utf8_lossy(&run.stdout).lines().find(|line| line.starts_with("no ")) {
-            Some(reason) => skipped(reason),
-            None => assert_cold(&run),
-        }
-    }
+    compare_source("user-kernel-calls", "24M", "kernel_io.c", &["calls", "DIRECTORY"]);
+    compare_source("user-kernel-pages", "24M", "kernel_io.c", &["pages", "DIRECTORY"]);
 }
 
 /// As docs/user-mode.md has it: missing pages are refused, and never come as something else.

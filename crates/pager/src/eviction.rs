@@ -344,11 +344,10 @@ impl Worker {
 }
 
 /// Brings a frame's page back by moving it. After a fork parent and child share what waited in frames, for good where the other one
-/// does not write to it, and between mappings of other access than the frame's the kernel moves nothing: what cannot be moved
-/// for that is copied, and the frame is released with its window. Not over a guard.
+/// does not write to it: what cannot be moved for that is copied, and the frame is released with its window.
 fn returns<K: Kernel, S>(pager: &Pager<K, S>, page: PageIndex, frame: FrameIndex) -> bool {
     match pager.kernel.move_back(frame, page) {
-        Err(Errno::BUSY | Errno::INVAL) if pager.kernel.holes(page, PageCount(1)) == PageCount(1) => {
+        Err(Errno::BUSY) => {
             // SAFETY: the frame is of a window that this thread encodes: it holds a page, and nobody writes to it.
             let bytes = unsafe { &*pager.kernel.frame(frame) };
             pager.kernel.fill(page, core::slice::from_ref(bytes)).done == PageCount(1)

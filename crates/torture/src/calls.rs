@@ -159,7 +159,6 @@ pub(crate) fn sleep_us(us: u64) {
     std::thread::sleep(core::time::Duration::from_micros(us));
 }
 
-#[expect(clippy::disallowed_methods, reason = "monotonic; the program under torture has nothing of pleat's")]
 pub(crate) fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time fits.

@@ -95,13 +95,13 @@ fn explore_all(scripts: [&[Op]; 2], also: Also) -> Seen {
 /// Two threads miss, write and read the same page while it leaves and comes back.
 #[test]
 fn two_threads_and_one_page() {
-    use FaultKind::{Backed, Compressed, SameFilled, Staged, ZeroFill};
+    use FaultKind::{Backed, Compressed, Raced, SameFilled, Staged, ZeroFill};
     for (contents, kind) in
         [(TEXT, Compressed), ([Content::Word(5), Content::Zero, Content::Word(6), TEXT[0]], SameFilled)]
     {
         let first = [Op::Write(0, contents[0]), Op::Read(0)];
         let second = [Op::Write(0, contents[1]), Op::Write(0, contents[2])];
-        explore_all([&first, &second], OUT_AND_BACK).has(&[ZeroFill, Staged, Backed, kind]);
+        explore_all([&first, &second], OUT_AND_BACK).has(&[ZeroFill, Staged, Raced, Backed, kind]);
     }
 }
 
@@ -110,8 +110,7 @@ fn two_threads_and_one_page() {
 fn noise() {
     let first = [Op::Write(0, Content::Noise(7)), Op::Read(0), Op::Read(1)];
     let second = [Op::Write(1, Content::Noise(8)), Op::Write(0, Content::Noise(9))];
-    explore_all([&first, &second], Also { write_backs: 1, ..OUT_AND_BACK })
-        .has(&[FaultKind::Staged, FaultKind::Backed]);
+    explore_all([&first, &second], Also { write_backs: 1, ..OUT_AND_BACK }).has(&[FaultKind::Staged, FaultKind::Raced]);
 }
 
 /// madvise, munmap, mmap over and mremap of what leaves and comes back.

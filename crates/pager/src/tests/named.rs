@@ -5,7 +5,7 @@ use core::time::Duration;
 use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::Errno;
-use sys::fake::{Access, Call, FakeKernel, Flag, Progress};
+use sys::fake::{Call, FakeKernel, Flag, Progress};
 use sys::kernel::{Kernel, PageRange};
 
 use super::content::Content;
@@ -104,34 +104,6 @@ fn each_fault_is_a_sign_of_life() {
         signs.borrow_mut().insert(entry.busy_since_ns.load(core::sync::atomic::Ordering::Relaxed));
     });
     assert!(seen.borrow().len() >= 3, "{seen:?}");
-}
-
-/// The kernel fills nothing while a layout message is unread, and hands out all faults before it: those of a hundred threads, of
-/// which there is room for some, or the same one over and over, of a thread that does not wait because a signal is pending.
-#[test]
-fn a_layout_message_behind_many_faults_is_read() {
-    for distinct in [100, 1] {
-        let mut world = world(400, Setup::plain(6), Content::Text);
-        let page = |number: u64| PageIndex(FIRST + number % distinct);
-        while (0..100).any(|number| world.pager.lock().cache.place(page(number)) == Place::Resident) {
-            world.round();
-            Worker::evict(&world.pager);
-            Worker::patient().encode(&world.pager);
-        }
-        let kernel = &world.pager.kernel;
-        for number in 0..100 {
-            assert!(matches!(kernel.access(1000 + number as u32, page(number), None), Access::Blocked));
-        }
-        world.program.borrow_mut().remap(kernel, 0, range(300, 8), PageIndex(FIRST + 1000), false);
-        while kernel.has_messages() {
-            world.server.borrow_mut().serve(&world.pager).unwrap();
-        }
-        // Who was woken for want of room faults again.
-        for number in 0..100 {
-            assert!(!kernel.is_waiting(1000 + number as u32), "{number} of {distinct}");
-        }
-        world.finish().unwrap();
-    }
 }
 
 /// Without swap such pages go out and straight back. A fault that finds no room must not move them for ever.

@@ -56,8 +56,8 @@ pub(super) fn make(context: &mut Context, place: Place) {
     let Some(wish) = wish(context.rax as usize, &arguments) else {
         return context.rax = answer(Err(crate::Errno::FAULT));
     };
-    // The new thread needs it after the caller has gone on, or ended: nobody may take it for a dead one.
-    let mut hold = hold(Place { stack: 0, thread: holds::NOBODY, ..place });
+    // The new thread needs it after the caller has gone on: the caller's next call must not take it for a dead one.
+    let mut hold = hold(Place { stack: 0, ..place });
     let mut memory = Memory { hold: &mut hold, safe: safe(place), has_room: true };
     match context.rax as usize {
         number::CLONE => memory.gather(&[calls::Piece::Fix(2, 4), calls::Piece::Fix(3, 4)], &arguments),
@@ -71,7 +71,7 @@ pub(super) fn make(context: &mut Context, place: Place) {
     memory.hold.publish();
     memory.bring_in();
     if wish.flags & CLONE_VM == 0 {
-        let result = fork(context, &arguments, place.thread);
+        let result = fork(context, &arguments);
         if result == 0 && wish.stack_top != 0 {
             context.rsp = wish.stack_top;
         }
@@ -114,7 +114,7 @@ pub(super) fn wait_for_fork() {
 }
 
 /// Forks while nobody changes the layout and the agent keeps its state still.
-fn fork(context: &Context, arguments: &[u64; 6], thread: u32) -> u64 {
+fn fork(context: &Context, arguments: &[u64; 6]) -> u64 {
     while FORKING.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         wait_for_fork();
     }
@@ -135,7 +135,7 @@ fn fork(context: &Context, arguments: &[u64; 6], thread: u32) -> u64 {
         }
     };
     if result == 0 {
-        holds::reset(thread);
+        holds::reset();
         super::reset_in_child();
         FORKING.store(0, Ordering::SeqCst);
         (hooks().after_fork_in_child)();
