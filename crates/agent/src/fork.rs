@@ -301,9 +301,10 @@ impl Agent {
         SignalMask::from_bits(self.forking_mask.load(Ordering::Relaxed))
     }
 
-    /// Nobody else forks from now on.
+    /// Nobody else forks from now on. Once there is a keeper the reclaimer keeps the gate closed, too, longer than the thread that has
+    /// closed it may live: then it is not asked whether that is there.
     pub(crate) fn close_gate(&self) {
-        self.gate.close(thread::thread_id(), thread::shares_memory);
+        self.gate.close(thread::thread_id(), |closer| self.keeper().is_some() || thread::shares_memory(closer));
     }
 
     /// In the child, on its only thread.

@@ -57,7 +57,8 @@ pub(super) fn make(context: &mut Context, place: Place) {
         return context.rax = answer(Err(crate::Errno::FAULT));
     };
     // The new thread needs it after the caller has gone on: the caller's next call must not take it for a dead one.
-    let mut hold = hold(Place { stack: 0, ..place });
+    // No thread's number: its maker may end before.
+    let mut hold = hold(Place { stack: 0, thread: 0, ..place });
     let mut memory = Memory { hold: &mut hold, safe: safe(place), has_room: true };
     match context.rax as usize {
         number::CLONE => memory.gather(&[calls::Piece::Fix(2, 4), calls::Piece::Fix(3, 4)], &arguments),
