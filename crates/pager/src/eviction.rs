@@ -344,10 +344,11 @@ impl Worker {
 }
 
 /// Brings a frame's page back by moving it. After a fork parent and child share what waited in frames, for good where the other one
-/// does not write to it: what cannot be moved for that is copied, and the frame is released with its window.
+/// does not write to it, and to a mapping of other access than the frame's the kernel moves nothing: what cannot be moved for
+/// that is copied, and the frame is released with its window. Not over a guard.
 fn returns<K: Kernel, S>(pager: &Pager<K, S>, page: PageIndex, frame: FrameIndex) -> bool {
     match pager.kernel.move_back(frame, page) {
-        Err(Errno::BUSY) => {
+        Err(Errno::BUSY | Errno::INVAL) if pager.kernel.holes(page, PageCount(1)) == PageCount(1) => {
             // SAFETY: the frame is of a window that this thread encodes: it holds a page, and nobody writes to it.
             let bytes = unsafe { &*pager.kernel.frame(frame) };
             pager.kernel.fill(page, core::slice::from_ref(bytes)).done == PageCount(1)

@@ -71,10 +71,13 @@ struct Asked {
     by_fault: bool,
 }
 
-/// Faults that have been read and wait to be served.
+/// Faults that have been read and wait to be served. Reading goes on however many they are: the kernel fills nothing while a
+/// layout message is unread, and hands out faults first.
 struct Inbox {
     queue: [Fault; QUEUE],
     queued: usize,
+    /// From the first to the last page for which there was no room.
+    left_out: Option<PageRange>,
     /// The thread of the last fault read.
     last_thread: u32,
 }
@@ -87,16 +90,28 @@ impl Inbox {
         Some(fault)
     }
 
+    /// Notes a fault. A thread that has a signal pending and faults inside a system call does not wait, but faults again as fast
+    /// as it can, so that the same one may come many times.
     fn push(&mut self, fault: Fault) {
-        self.queue[self.queued] = fault;
-        self.queued += 1;
+        if let Some(place) = self.queue.get_mut(self.queued) {
+            *place = fault;
+            self.queued += 1;
+            return;
+        }
+        let page = PageRange::new(fault.page, PageCount(1));
+        let left = self.left_out.unwrap_or(page);
+        self.left_out = Some(PageRange { start: left.start.min(page.start), end: left.end.max(page.end) });
     }
 
-    /// Reads a batch of messages, if there is room for what it may bring. Says whether there may be more.
-    fn read<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut State<S>) -> bool {
-        if self.queued + MESSAGES_MAX > QUEUE {
-            return true;
+    /// Wakes those for whom there was no room: their faults come again.
+    fn ask_again<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
+        if let Some(range) = self.left_out.take() {
+            pager.kernel.wake(range);
         }
+    }
+
+    /// Reads a batch of messages. Says whether there may be more.
+    fn read<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut State<S>) -> bool {
         pager.read_messages(state, &mut |fault| {
             self.push(fault);
             self.last_thread = fault.thread;
@@ -133,7 +148,7 @@ impl Server {
     pub fn new() -> Self {
         let window = WINDOW_MAX.0 as usize;
         let mut server = Self {
-            inbox: Inbox { queue: [NO_FAULT; QUEUE], queued: 0, last_thread: 0 },
+            inbox: Inbox { queue: [NO_FAULT; QUEUE], queued: 0, left_out: None, last_thread: 0 },
             served: 0,
             pages: vec![PageBytes::ZERO; window].into_boxed_slice(),
             copies: vec![[0; PAGE_BYTES]; window].into_boxed_slice(),
@@ -159,7 +174,7 @@ impl Server {
         }
         let may_be_more = self.read(pager, &mut state);
         let mut held = Some(state);
-        // The queue grows while a fault waits for layout messages to be read, up to its bound.
+        // The queue grows while a fault waits for layout messages to be read.
         while let Some(fault) = self.inbox.next() {
             self.served += 1;
             let state = held.take().unwrap_or_else(|| pager.lock_first());
@@ -169,6 +184,7 @@ impl Server {
             }
             pager.note_reference(fault);
         }
+        self.inbox.ask_again(pager);
         Ok(may_be_more)
     }
 
@@ -334,6 +350,8 @@ impl Server {
             // A memory cgroup is at its limit: make room and try again.
             Some(Errno::NOMEM) => {
                 sys::thread::sleep(RETRY_PAUSE);
+                // It is gathered anew, so that it may go back meanwhile.
+                pager.lock_first().copied = None;
                 self.encode(pager);
                 Ok(None)
             }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::Errno;
-use sys::fake::{Call, FakeKernel, Flag, Progress};
+use sys::fake::{Access, Call, FakeKernel, Flag, Progress};
 use sys::kernel::{Kernel, PageRange};
 
 use super::content::Content;
@@ -104,6 +104,34 @@ fn each_fault_is_a_sign_of_life() {
         signs.borrow_mut().insert(entry.busy_since_ns.load(core::sync::atomic::Ordering::Relaxed));
     });
     assert!(seen.borrow().len() >= 3, "{seen:?}");
+}
+
+/// The kernel fills nothing while a layout message is unread, and hands out all faults before it: those of a hundred threads, of
+/// which there is room for some, or the same one over and over, of a thread that does not wait because a signal is pending.
+#[test]
+fn a_layout_message_behind_many_faults_is_read() {
+    for distinct in [100, 1] {
+        let mut world = world(400, Setup::plain(6), Content::Text);
+        let page = |number: u64| PageIndex(FIRST + number % distinct);
+        while (0..100).any(|number| world.pager.lock().cache.place(page(number)) == Place::Resident) {
+            world.round();
+            Worker::evict(&world.pager);
+            Worker::patient().encode(&world.pager);
+        }
+        let kernel = &world.pager.kernel;
+        for number in 0..100 {
+            assert!(matches!(kernel.access(1000 + number as u32, page(number), None), Access::Blocked));
+        }
+        world.program.borrow_mut().remap(kernel, 0, range(300, 8), PageIndex(FIRST + 1000), false);
+        while kernel.has_messages() {
+            world.server.borrow_mut().serve(&world.pager).unwrap();
+        }
+        // Who was woken for want of room faults again.
+        for number in 0..100 {
+            assert!(!kernel.is_waiting(1000 + number as u32), "{number} of {distinct}");
+        }
+        world.finish().unwrap();
+    }
 }
 
 /// Without swap such pages go out and straight back. A fault that finds no room must not move them for ever.
@@ -639,20 +667,22 @@ fn behind_a_walk_in_rounds_pages_go_first() {
     world.finish().unwrap();
 }
 
-/// What waited in frames when the program forked is shared with the other process, perhaps for good: where it gains nothing it goes
-/// back as a copy.
+/// What waited in frames when the program forked is shared with the other process, perhaps for good (BUSY), and what may be
+/// read only by now cannot be moved to (INVAL): where it gains nothing it goes back as a copy.
 #[test]
 fn what_cannot_be_moved_back_is_copied_back() {
-    let mut world = world(40, Setup::plain(11), Content::Noise);
-    let page = PageIndex(FIRST + 7);
-    leave(&world.pager, page);
-    for _ in 0..40 {
-        world.pager.kernel.fail(Call::MoveBack, Errno::BUSY);
+    for errno in [Errno::BUSY, Errno::INVAL] {
+        let mut world = world(40, Setup::plain(11), Content::Noise);
+        let page = PageIndex(FIRST + 7);
+        leave(&world.pager, page);
+        for _ in 0..40 {
+            world.pager.kernel.fail(Call::MoveBack, errno);
+        }
+        while matches!(world.pager.lock().cache.place(page), Place::Leaving(_)) {
+            Worker::patient().encode(&world.pager);
+        }
+        assert_eq!(world.pager.lock().cache.place(page), Place::Resident);
+        assert!(world.pager.kernel.is_present(page));
+        world.finish().unwrap();
     }
-    while matches!(world.pager.lock().cache.place(page), Place::Leaving(_)) {
-        Worker::patient().encode(&world.pager);
-    }
-    assert_eq!(world.pager.lock().cache.place(page), Place::Resident);
-    assert!(world.pager.kernel.is_present(page));
-    world.finish().unwrap();
 }
