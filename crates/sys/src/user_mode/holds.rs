@@ -61,6 +61,8 @@ pub(super) struct Slot {
 }
 
 const NO_SLOT: usize = usize::MAX;
+/// No thread's number: all the parties of such a slot let it go themselves.
+pub(super) const NOBODY: u32 = 0;
 
 impl Slot {
     const fn new() -> Self {
@@ -186,14 +188,13 @@ impl Hold {
 
     /// From now on nothing of it is moved out. What has left already is still to be touched.
     pub(super) fn publish(&self) {
-        // The further ones first: until the root is active they would be taken for dead ones if anybody looked for a slot,
-        // and it is we who would.
-        let mut at = self.slot().next.load(Ordering::Relaxed);
+        // The root first: until it is active the further ones would be taken for dead ones. What is being filled nobody takes.
+        let mut at = self.root;
         while at != NO_SLOT {
+            let next = SLOT_TABLE[at].next.load(Ordering::Relaxed);
             SLOT_TABLE[at].generation.fetch_add(ACTIVE - FILLING, Ordering::SeqCst);
-            at = SLOT_TABLE[at].next.load(Ordering::Relaxed);
+            at = next;
         }
-        self.slot().generation.fetch_add(ACTIVE - FILLING, Ordering::SeqCst);
         wait_for_mover();
     }
 
@@ -274,7 +275,7 @@ fn is_dead(slot: &Slot, place: Place) -> bool {
 
 /// Whether a thread has ended, as seen from `place`: a guest may be in a namespace where threads have other numbers.
 fn has_ended(thread: u32, place: Place) -> bool {
-    !place.is_guest && !thread::exists(thread)
+    thread != NOBODY && !place.is_guest && !thread::exists(thread)
 }
 
 /// Whether the thread of an active slot has ended, in the middle of its call: by `pthread_cancel`, or by executing.
@@ -440,6 +441,47 @@ mod tests {
         assert_eq!(later.root, guest.root);
         later.publish();
         later.let_go();
+    }
+
+    #[test]
+    fn what_a_new_thread_needs_stays_when_its_maker_has_ended() {
+        let _turn = TURN.lock();
+        let make = || {
+            let hold = Hold::new(Place { stack: 0, thread: NOBODY, ..place(0x7000_1000) }).unwrap();
+            hold.publish();
+            hold
+        };
+        let hold = std::thread::spawn(make).join().unwrap();
+        let_abandoned_go(place(0x7000_2000));
+        assert!(hold.slot().is_active());
+        hold.let_go();
+    }
+
+    /// What begins while a long call is being published must take nothing of it.
+    #[test]
+    fn no_part_of_a_long_call_is_taken_while_it_is_published() {
+        let _turn = TURN.lock();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let_abandoned_go(Place { stack: 0x7200_0000, ..place(0x7200_1000) });
+                }
+            });
+            for _ in 0..600_000 {
+                let mut hold = Hold::new(place(0x7000_1000)).unwrap();
+                assert!((0..=RANGES as u64).all(|at| hold.add(at << 20, (at << 20) + 8)));
+                hold.publish();
+                let last = RANGES as u64;
+                let is_held = slots().any(|slot| slot.first_held(last << 20, (last + 1) << 20) == last << 20);
+                hold.let_go();
+                if !is_held {
+                    done.store(true, Ordering::Relaxed);
+                    panic!("a part is not held");
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 
     /// The plain twin of the two steps is a lock; here are threads that hold and a mover, with a word for each page that

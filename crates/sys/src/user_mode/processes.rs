@@ -56,9 +56,8 @@ pub(super) fn make(context: &mut Context, place: Place) {
     let Some(wish) = wish(context.rax as usize, &arguments) else {
         return context.rax = answer(Err(crate::Errno::FAULT));
     };
-    // The new thread needs it after the caller has gone on: the caller's next call must not take it for a dead one.
-    // No thread's number: its maker may end before.
-    let mut hold = hold(Place { stack: 0, thread: 0, ..place });
+    // The new thread needs it after the caller has gone on, or ended: nobody may take it for a dead one.
+    let mut hold = hold(Place { stack: 0, thread: holds::NOBODY, ..place });
     let mut memory = Memory { hold: &mut hold, safe: safe(place), has_room: true };
     match context.rax as usize {
         number::CLONE => memory.gather(&[calls::Piece::Fix(2, 4), calls::Piece::Fix(3, 4)], &arguments),
