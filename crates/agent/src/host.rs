@@ -124,6 +124,10 @@ fn join(
     if let Some(reason) = obstacle(arguments, environment) {
         return stay_idle(ledger, reason);
     }
+    if heap::has_room().is_err() {
+        // The limit was what the agent of an executed program had made of it.
+        return stay_idle(ledger, NO_MEMORY);
+    }
     let Some(identity) = identity else { return stay_idle(ledger, STRANGE) };
     let Some(membership) = entry::claim(ledger, identity) else { return };
     failure::note_in(&membership);

@@ -116,7 +116,10 @@ impl Means {
         if agent.is_nameless.load(Ordering::Relaxed) {
             return Err(NAMELESS);
         }
-        crate::heap::has_room().map_err(Obstacle::of(keeper::NO_MEMORY))?;
+        if !agent.membership().is_in_user_mode() {
+            // In user mode nobody could fill the child: it goes on with what it has.
+            crate::heap::has_room().map_err(Obstacle::of(keeper::NO_MEMORY))?;
+        }
         let openings = Openings::open(Some(proc)).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
         let reception = Reception::open().map_err(Obstacle::of("no socket for forked processes"))?;
         // After chroot or setuid there may be no way to the directory.

@@ -53,16 +53,22 @@ pub(crate) fn is_gone(pid: u32) -> bool {
     signal::kill(Pid::from_raw(pid as i32), None) == Err(Errno::ESRCH)
 }
 
-/// Whether a process that has this stat has ended with all its threads.
+/// Whether a process that has this stat has ended with all its threads. What cannot be read may live.
 pub(crate) fn is_dead(pid: u32, stat: Stat) -> bool {
-    stat.is_dead() && living_thread(pid).is_none()
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    stat.is_dead() && tasks.map_or_else(|error| is_absent(&error), |_| living_thread(pid).is_none())
 }
 
-/// The directory of a thread that lives.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOENT | Errno::ESRCH))
+}
+
+/// The directory of a thread that lives, or may.
 fn living_thread(pid: u32) -> Option<PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lives = |task: &PathBuf| {
-        fs::read(task.join("stat")).ok().and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| !stat.is_dead())
+    let lives = |task: &PathBuf| match fs::read(task.join("stat")) {
+        Ok(stat) => Stat::parse(&stat).is_some_and(|stat| !stat.is_dead()),
+        Err(error) => !is_absent(&error),
     };
     tasks.map(|task| task.path()).find(lives)
 }

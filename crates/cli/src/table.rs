@@ -261,7 +261,7 @@ impl Tracked {
         // A zombie has no memory, but neither has a program in the middle of an exec: its state tells.
         let unsure = thorough || (phase == Phase::Watching && self.resident == ByteCount::ZERO);
         let same = |stat: Stat| self.start_ticks == 0 || stat.start_ticks == self.start_ticks;
-        match Stat::of(self.pid).filter(|_| unsure) {
+        match unsure.then(|| Stat::of(self.pid)).flatten() {
             Some(stat) => same(stat) && !proc::is_dead(self.pid, stat),
             // Nothing that cannot be read, for want of descriptors, makes it one that has ended.
             None => !proc::is_gone(self.pid),
