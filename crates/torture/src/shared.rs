@@ -69,16 +69,20 @@ fn check(at: usize, keys: &Keys) -> Done {
 fn exchange(worker: &mut Worker, at: usize) -> Result<Keys, Trouble> {
     let mut keys = fill(worker, at);
     let (key, seed) = (Key::new(worker.random.word()), worker.random.word());
-    if let Some([from, to]) = kernel_io::two_pages(worker)? {
-        keys[0] = bring(worker, from, at)?.unwrap_or(keys[0]);
-        take(worker, at + PAGE, keys[1], to)?;
-    }
+    trade(worker, at, &mut keys)?;
     if let Some(pid) = forks::child(worker, Task::Write(at + 2 * PAGE, key), seed)? {
         forks::expect(pid)?;
         keys[2] = key;
     }
     check(at, &keys)?;
     Ok(keys)
+}
+
+/// The first page comes from an area, the second goes to another.
+fn trade(worker: &mut Worker, at: usize, keys: &mut Keys) -> Done {
+    let Some([from, to]) = kernel_io::two_pages(worker)? else { return Ok(()) };
+    keys[0] = bring(worker, from, at)?.unwrap_or(keys[0]);
+    take(worker, at + PAGE, keys[1], to)
 }
 
 /// Copies a page of an area to `at`; what is there then, unless it is not known.
@@ -123,10 +127,7 @@ fn private_file(worker: &mut Worker) -> Done {
         }
     }
     let (key, seed) = (Key::new(worker.random.word()), worker.random.word());
-    if let Some([from, to]) = kernel_io::two_pages(worker)? {
-        keys[0] = bring(worker, from, at)?.unwrap_or(keys[0]);
-        take(worker, at + PAGE, keys[1], to)?;
-    }
+    trade(worker, at, &mut keys)?;
     // What a child writes is its own.
     if let Some(pid) = forks::child(worker, Task::Write(at + 2 * PAGE, key), seed)? {
         forks::expect(pid)?;
