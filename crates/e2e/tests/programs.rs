@@ -16,11 +16,11 @@ fn there(words: &[&str]) -> bool {
 }
 
 #[test]
-fn cpython_with_a_dictionary_of_300_mib() {
+fn cpython_with_a_large_dictionary() {
     let turn = turn("cpython");
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
     // At a third of its memory it fits without the swap file: a dictionary folds to a quarter.
-    compare_spilling(&turn, &words([python(), job, "750000"]), [200, 150, 100], Spill::May);
+    compare_spilling(&turn, &words([python(), job, "500000"]), [134, 100, 67], Spill::May);
 }
 
 /// The same, smaller, and below what it folds to.

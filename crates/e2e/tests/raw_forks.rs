@@ -64,7 +64,6 @@ fn a_child_of_a_raw_fork_amid_one_of_libc_forks_by_libc() {
     let run =
         folded(&turn.options("256M"), &words(["env", "PLEAT_FAULT=forks-return-late", &program, "amid", "4", "20"]));
     assert_eq!((run.shell_status(), run.stdout.as_slice()), (0, &b"all well\n"[..]), "{}", run.stderr);
-    assert!(run.wall < PATIENCE, "{:?}", run.wall);
 }
 
 /// The kernel names its thread by a number that is another process's here, which must live on.
