@@ -8,6 +8,7 @@ use pleat_e2e::{Run, Turn, assert_same, folded_by, plain, plain_by, pleat_words,
 
 /// The user with no rights at all.
 const NOBODY: &str = "65534";
+const SYSCTL: &str = "/proc/sys/vm/unprivileged_userfaultfd";
 
 /// `pleat run --user-mode` as nobody, or as who we are if that is nobody in particular.
 fn command(turn: &Turn, ram: &str, program: &[String]) -> Result<Command, String> {
@@ -33,12 +34,16 @@ fn as_nobody(turn: &Turn, mut command: Vec<String>) -> Result<Command, String> {
     Ok(pleat_e2e::command(&command))
 }
 
-fn compare(turn: &Turn, ram: &str, program: &[String]) -> Option<Run> {
-    if !Path::new("/proc/sys/vm/unprivileged_userfaultfd").exists() || cfg!(not(target_arch = "x86_64")) {
-        skipped("no userfaultfd, or no way to trap system calls");
-        return None;
+/// The reason if there is no user mode here.
+fn possible() -> Result<(), String> {
+    if !Path::new(SYSCTL).exists() || cfg!(not(target_arch = "x86_64")) {
+        return Err("no userfaultfd, or no way to trap system calls".to_owned());
     }
-    let command = match command(turn, ram, program) {
+    Ok(())
+}
+
+fn compare(turn: &Turn, ram: &str, program: &[String]) -> Option<Run> {
+    let command = match possible().and_then(|()| command(turn, ram, program)) {
         Ok(command) => command,
         Err(why) => {
             skipped(&why);
@@ -88,6 +93,29 @@ fn who_may_not_is_told_the_ways() {
     let doctor = plain_by(doctor.expect("it worked above"));
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(said.contains("sudo setpriv") && said.contains("+sys_ptrace"), "the exact command is not there: {said}");
+    turn.assert_clean(&run);
+}
+
+/// "Refused, or different" of docs/user-mode.md: an error, never a call that the agent does not know of. A line for each filter.
+#[test]
+fn what_user_mode_refuses() {
+    const ANSWERS: &str = "io_uring_setup: ENOSYS\nio_setup: ENOSYS\nuserfaultfd: ENOSYS\nfilter: EINVAL\n\
+                           filter of all threads: EINVAL\nfilter by prctl: EINVAL\nstrict: EINVAL\nstrict by prctl: EINVAL\n\
+                           dispatch off: EINVAL\ndispatch on: EINVAL\nmode: 0\nis an action known: works\n";
+    let turn = turn("user-refusals");
+    let program = possible().and_then(|()| turn.compile("refusals.c", &["-pthread"]));
+    let command = match program.and_then(|program| command(&turn, "24M", &[program])) {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    let run = folded_by(command);
+    let expected = ["main", "thread", "child"].map(|who| format!("{who}\n{ANSWERS}")).concat();
+    assert_eq!(String::from_utf8_lossy(&run.stdout), expected, "{}", run.stderr);
+    assert_eq!(run.shell_status(), 0, "{}", run.stderr);
+    let lines: Vec<_> =
+        run.stderr.lines().filter(|line| line.contains("a seccomp filter is refused (EINVAL)")).collect();
+    assert_eq!((lines.len(), run.stderr.lines().count()), (15, 15), "{}", run.stderr);
+    assert!(stats(&turn)["pages_encoded"].as_u64() > Some(1000), "nothing was folded: {}", run.stderr);
     turn.assert_clean(&run);
 }
 
