@@ -1,6 +1,9 @@
 //! `pleat run --user-mode`: a plain user without any permission, the same output, nothing left behind.
 #![forbid(unsafe_code)]
 
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,6 +12,7 @@ use pleat_e2e::{Run, Turn, assert_same, folded_by, plain, plain_by, pleat_words,
 /// The user with no rights at all.
 const NOBODY: &str = "65534";
 const SYSCTL: &str = "/proc/sys/vm/unprivileged_userfaultfd";
+const DEVICE: &str = "/dev/userfaultfd";
 
 /// `pleat run --user-mode` as nobody, or as who we are if that is nobody in particular.
 fn command(turn: &Turn, ram: &str, program: &[String]) -> Result<Command, String> {
@@ -94,6 +98,71 @@ fn who_may_not_is_told_the_ways() {
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(said.contains("sudo setpriv") && said.contains("+sys_ptrace"), "the exact command is not there: {said}");
     turn.assert_clean(&run);
+}
+
+/// What everybody is given of userfaultfd for a while, but for the fork events; as it was when dropped.
+#[derive(Debug)]
+enum Given {
+    Sysctl(String),
+    Device(Permissions),
+}
+
+impl Given {
+    fn by_sysctl() -> io::Result<Self> {
+        let before = fs::read_to_string(SYSCTL)?;
+        fs::write(SYSCTL, "1\n").map(|()| Self::Sysctl(before))
+    }
+
+    fn by_device() -> io::Result<Self> {
+        let before = fs::metadata(DEVICE)?.permissions();
+        fs::set_permissions(DEVICE, Permissions::from_mode(0o666)).map(|()| Self::Device(before))
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        let back = match self {
+            Self::Sysctl(before) => fs::write(SYSCTL, before),
+            Self::Device(before) => fs::set_permissions(DEVICE, before.clone()),
+        };
+        if let Err(error) = back {
+            println!("cannot put back {self:?}: {error}");
+        }
+    }
+}
+
+/// As docs/deploy.md has it: all but the fork events is not enough, and `--user-mode` is.
+#[test]
+fn who_gets_no_fork_events_is_told_so() {
+    let turn = turn("no-fork-events");
+    if !nix::unistd::geteuid().is_root() {
+        return skipped("only root can give what is not enough");
+    }
+    let program = match possible().and_then(|()| turn.compile("fork.c", &[])) {
+        Ok(program) => words([&program, "28", "1"]),
+        Err(why) => return skipped(&why),
+    };
+    for give in [Given::by_sysctl, Given::by_device] {
+        let given = match give() {
+            Ok(given) => given,
+            Err(error) => {
+                skipped(&format!("userfaultfd cannot be given to everybody: {error}"));
+                continue;
+            }
+        };
+        let command = match as_nobody(&turn, pleat_words(&turn.options("24M"), &program)) {
+            Ok(command) => command,
+            Err(why) => return skipped(&why),
+        };
+        let run = folded_by(command);
+        assert_eq!(run.shell_status(), 125, "{given:?}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{given:?}: not one line: {}", run.stderr);
+        for word in ["the fork events of userfaultfd are not permitted", "CAP_SYS_PTRACE", "--user-mode"] {
+            assert!(run.stderr.contains(word), "{given:?}: `{word}` is not mentioned: {}", run.stderr);
+        }
+        turn.assert_clean(&run);
+        compare(&turn, "24M", &program);
+    }
 }
 
 /// "Refused, or different" of docs/user-mode.md: an error, never a call that the agent does not know of. A line for each filter.
