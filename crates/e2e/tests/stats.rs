@@ -1,10 +1,16 @@
 //! The document of `--stats`: its fields are there, and its sums add up.
 #![forbid(unsafe_code)]
 
-use pleat_e2e::{assert_same, folded, plain, pleat_command, pleat_words, python, skipped, stats, turn, words};
-use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::ops::Range;
 use std::os::unix::process::CommandExt as _;
-use std::process::Stdio;
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use pleat_e2e::{Turn, assert_same, folded, plain, pleat_command, pleat_words, python, skipped, stats, turn, words};
+use serde_json::Value;
 
 /// Held now; each has a `_peak` beside it.
 const GAUGES: &[&str] = &[
@@ -107,6 +113,93 @@ fn threads_that_wait_for_the_swap_file_wait_at_the_same_time() {
         number(&document, "reads_beside")
     });
     assert!(beside[0] == 0 && beside[1] > 1000, "{beside:?}");
+}
+
+/// A run that goes on until its input ends; killed as a whole when dropped, if it still runs.
+struct Going {
+    run: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Going {
+    fn start(options: &[String], program: &[String]) -> Self {
+        let mut command = pleat_command(options, program);
+        // A group of its own, to be ended as a whole.
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut run = command.spawn().expect("pleat can be started");
+        let stdout = BufReader::new(run.stdout.take().expect("piped above"));
+        Self { run, stdout }
+    }
+
+    /// The number that the program says next.
+    fn number(&mut self) -> u64 {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("a pipe can be read");
+        line.trim().parse().unwrap_or_else(|_| panic!("`{line}` is no number"))
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        if matches!(self.run.try_wait(), Ok(None)) {
+            let _ = killpg(Pid::from_raw(self.run.id() as i32), Signal::SIGKILL);
+            let _ = self.run.wait();
+        }
+    }
+}
+
+/// For what comes within seconds, on a machine with other work.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// The first document for which this holds.
+fn await_document(turn: &Turn, holds: impl Fn(&Value) -> bool) -> Value {
+    let begun = Instant::now();
+    loop {
+        let document = stats(turn);
+        if holds(&document) {
+            return document;
+        }
+        assert!(begun.elapsed() < LIMIT, "not after {LIMIT:?}: {document}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The entry of a process.
+fn entry(document: &Value, pid: u64) -> Option<&Value> {
+    document["processes"].as_array()?.iter().find(|process| process["pid"].as_u64() == Some(pid))
+}
+
+/// Two processes that work on 52 MiB share 64 MiB until one of them is killed. Its agent cannot say goodbye, and nobody waits for
+/// it: it stays as a zombie.
+#[test]
+fn a_killed_process_gives_its_share_back_at_once() {
+    let turn = turn("killed");
+    let script = "import os, random\nr, w = os.pipe()\nis_child = os.fork() == 0\n\
+                  if not is_child: os.close(w); os.read(r, 1)\n\
+                  x = bytearray(52 << 20)\n\
+                  for at in range(0, len(x), 4096): x[at:at + 2048] = os.urandom(2048)\n\
+                  os.write(1, b'%d\\n' % os.getpid())\n\
+                  if is_child: os.close(w)\n\
+                  while True: x[random.randrange(len(x) >> 12) << 12] ^= 1";
+    let mut going = Going::start(&turn.options("64M"), &words([python(), "-c", script]));
+    let (child, parent) = (going.number(), going.number());
+    let holds = |document: &Value, pid: u64, bytes: Range<u64>| {
+        entry(document, pid).is_some_and(|process| bytes.contains(&number(process, "footprint_bytes")))
+    };
+    await_document(&turn, |document| [child, parent].iter().all(|pid| holds(document, *pid, 24 << 20..40 << 20)));
+    kill(Pid::from_raw(child as i32), Signal::SIGKILL).expect("it runs");
+    // There is a look each 50 ms, and a document each second. One may be on its way.
+    let begun = Instant::now();
+    let mut document = stats(&turn);
+    for _ in 0..2 {
+        let last = document["elapsed_seconds"].clone();
+        document = await_document(&turn, |document| document["elapsed_seconds"] != last);
+    }
+    let seen = begun.elapsed();
+    let is_alive = entry(&document, child).map(|process| &process["alive"]);
+    assert!(is_alive == Some(&Value::Bool(false)) && holds(&document, child, 0..1), "{document}");
+    await_document(&turn, |document| holds(document, parent, 50 << 20..64 << 20));
+    println!("seen after {seen:.1?}, and the other one has grown after {:.1?}", begun.elapsed());
 }
 
 /// What a process holds, part by part.
