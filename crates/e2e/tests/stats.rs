@@ -137,6 +137,11 @@ impl Going {
         self.stdout.read_line(&mut line).expect("a pipe can be read");
         line.trim().parse().unwrap_or_else(|_| panic!("`{line}` is no number"))
     }
+
+    fn end(mut self) {
+        drop(self.run.stdin.take());
+        assert!(self.run.wait().expect("a child can be waited for").success());
+    }
 }
 
 impl Drop for Going {
@@ -200,6 +205,36 @@ fn a_killed_process_gives_its_share_back_at_once() {
     assert!(is_alive == Some(&Value::Bool(false)) && holds(&document, child, 0..1), "{document}");
     await_document(&turn, |document| holds(document, parent, 50 << 20..64 << 20));
     println!("seen after {seen:.1?}, and the other one has grown after {:.1?}", begun.elapsed());
+}
+
+/// While they are alive and when they have ended, whether memory is short or never was.
+#[test]
+fn every_process_has_an_entry() {
+    let turn = turn("entries");
+    let script = "import os, sys\nr, w = os.pipe()\nchildren = []\nfor i in range(10):\n\
+                  \x20 pid = os.fork()\n\
+                  \x20 if pid == 0:\n\
+                  \x20   os.close(w)\n\
+                  \x20   x = [b'%d' % n * 50 for n in range(10000 * (i % 3))]\n\
+                  \x20   os.write(1, b'%d\\n' % os.getpid())\n\
+                  \x20   os._exit(len(os.read(r, 1)))\n\
+                  \x20 children.append(pid)\n\
+                  os.write(1, b'%d\\n' % os.getpid())\nsys.stdin.readline()\nos.close(w)\n\
+                  sys.exit(any(os.waitpid(pid, 0)[1] for pid in children))";
+    for ram in ["1G", "32M"] {
+        let mut going = Going::start(&turn.options(ram), &words([python(), "-c", script]));
+        let pids: Vec<u64> = (0..11).map(|_| going.number()).collect();
+        let all = |document: &Value, alive: bool| {
+            pids.iter().all(|pid| entry(document, *pid).is_some_and(|process| process["alive"] == alive))
+        };
+        let document = await_document(&turn, |document| all(document, true));
+        println!("{ram}: {} pages encoded", document["pages_encoded"]);
+        assert_adds_up(&document);
+        going.end();
+        let document = stats(&turn);
+        assert!(document["running"] == false && all(&document, false), "{ram}: {pids:?}, {document}");
+        assert_adds_up(&document);
+    }
 }
 
 /// What a process holds, part by part.
