@@ -47,17 +47,17 @@ static int press(void) {
     return !other || differs(other, 2 * PAGES, 9);
 }
 
-static int forbid(void) {
+static int forbid(uint32_t answer, unsigned flags) {
     struct sock_filter filter[] = {
         {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr)},
         {BPF_JMP | BPF_JEQ | BPF_K, 1, 0, SYS_openat},
         {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_ioctl},
-        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
+        {BPF_RET | BPF_K, 0, 0, answer},
         {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
     };
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
 }
 
 #include "surroundings.h"
@@ -70,7 +70,9 @@ static int give_up(const char *what, const char *number) {
         return (int)syscall(SYS_capset, &header, none);
     }
     if (!strcmp(what, "root")) return chroot(number) || chdir("/");
-    if (!strcmp(what, "calls")) return forbid();
+    if (!strcmp(what, "calls")) return forbid(SECCOMP_RET_ERRNO | EPERM, 0);
+    if (!strcmp(what, "together")) return forbid(SECCOMP_RET_ERRNO | EPERM, SECCOMP_FILTER_FLAG_TSYNC);
+    if (!strcmp(what, "deadly")) return forbid(SECCOMP_RET_KILL_PROCESS, 0);
     if (!strcmp(what, "inside")) return execute_inside(number);
     int answer = change_surroundings(what);
     if (answer != UNKNOWN) return answer;

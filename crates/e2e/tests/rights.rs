@@ -148,6 +148,45 @@ fn with_calls_forbidden_it_forks() {
     assert!(run.stderr.contains("runs outside the budget"), "{}", run.stderr);
 }
 
+/// A filter of the program's that its child's agent, or its own, meets: how the run ends. `None`: not here.
+fn with_filter(what: &str) -> Option<Run> {
+    let turn = turn(&format!("rights-{what}"));
+    let program = match turn.compile("rights.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    let command = words([&program, what]);
+    if plain(&command).stdout != b"0, equal, child 0\n" {
+        skipped("no seccomp filters here");
+        return None;
+    }
+    let after = folded(&turn.options("48M"), &command);
+    println!("{what}: {:.2?}; {}", after.wall, after.stderr);
+    turn.assert_clean(&after);
+    Some(after)
+}
+
+/// As docs/programs.md has it: on all threads at once, it stops the agent's. The program is ended, and never reads zeros.
+#[test]
+fn with_calls_forbidden_to_all_threads_it_is_ended() {
+    let Some(run) = with_filter("together") else { return };
+    assert_eq!((run.shell_status(), &run.stdout[..]), (125, &b""[..]), "{}", run.stderr);
+    assert!(run.stderr.contains("pleat: "), "{}", run.stderr);
+}
+
+/// The same: the agent's threads go on, and the child's agent is killed with the child. Its parent does not wait for it.
+#[test]
+fn with_calls_that_kill_the_child_is_killed() {
+    let Some(run) = with_filter("deadly") else { return };
+    // SIGSYS, and perhaps a core file.
+    let said = String::from_utf8_lossy(&run.stdout);
+    let is_killed = said == "0, equal, child 131\n" || said == "0, equal, child 259\n";
+    assert!(run.shell_status() == 0 && is_killed, "{said}{}", run.stderr);
+}
+
 /// Another user's processes have no access to the run. One line says so, however many they are.
 #[test]
 fn what_another_user_executes_says_that_it_is_not_managed() {
