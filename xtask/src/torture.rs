@@ -13,6 +13,8 @@ use crate::sh;
 const RUN: Duration = Duration::from_secs(20);
 /// What a run may take to end.
 const GRACE: Duration = Duration::from_mins(3);
+/// In the environment of a run, for what it starts to be told from what others do.
+const MARK: &str = "PLEAT_TORTURE";
 
 /// What to do.
 #[derive(clap::Args)]
@@ -52,16 +54,29 @@ fn torture(options: &Options) -> Result<()> {
     let time = Duration::from_secs_f64(options.minutes * 60.0);
     let (mut seed, mut steps, mut processes) = (options.seed, 0, 0);
     while start.elapsed() < time {
-        let left = time.saturating_sub(start.elapsed()).clamp(Duration::from_secs(5), RUN);
-        let with = options.with.iter().map(|option| format!(" --with {option}")).collect::<Vec<_>>().concat();
-        let done = run_seed(options, seed, left).with_context(|| {
-            format!("seed {seed} is wrong; `cargo x torture --seed {seed} --minutes 0.3{with}` repeats it")
-        })?;
+        let seconds = seconds(time.saturating_sub(start.elapsed()));
+        let done = run_seed(options, seed, seconds)
+            .with_context(|| format!("seed {seed} is wrong; `{}` repeats it", repeated(options, seed, seconds)))?;
         (steps, processes, seed) = (steps + done.0, processes + done.1, seed + 1);
     }
     let (count, minutes) = (seed - options.seed, start.elapsed().as_secs_f64() / 60.0);
     println!("torture: all well: {count} seeds, {steps} steps in {processes} processes, {minutes:.1} minutes");
     Ok(())
+}
+
+/// How long the next seed runs, of what is left of the time.
+fn seconds(left: Duration) -> u64 {
+    // Rounded: the first of `repeated` has a little less than it was given.
+    left.clamp(Duration::from_secs(5), RUN).as_secs_f64().round() as u64
+}
+
+/// The command that runs this seed alone, as it has been run.
+fn repeated(options: &Options, seed: u64, seconds: u64) -> String {
+    let Options { ram, with, plain, .. } = options;
+    let minutes = seconds as f64 / 60.0;
+    let with = with.iter().map(|option| format!(" --with {option}")).collect::<Vec<_>>().concat();
+    let plain = if *plain { " --plain" } else { "" };
+    format!("cargo x torture --seed {seed} --minutes {minutes:.4} --ram {ram}{with}{plain}")
 }
 
 /// A minute and a half of it, the last third without permissions, with seeds that nobody has had.
@@ -78,10 +93,11 @@ pub(crate) fn in_passing() -> Result<()> {
 }
 
 /// One seed; steps and processes of it.
-fn run_seed(options: &Options, seed: u64, time: Duration) -> Result<(u64, u64)> {
+fn run_seed(options: &Options, seed: u64, seconds: u64) -> Result<(u64, u64)> {
     let swap = sh::target_dir().join("torture").join(format!("swap-{}", std::process::id()));
     std::fs::create_dir_all(&swap)?;
-    let before = leavings();
+    let mark = format!("{}-{seed}", std::process::id());
+    let before = leavings(&mark);
     let program = sh::release("pleat-torture");
     let mut command = if options.plain {
         Command::new(&program)
@@ -90,9 +106,10 @@ fn run_seed(options: &Options, seed: u64, time: Duration) -> Result<(u64, u64)> 
         command.args(["run", "--ram", &options.ram, "--swap"]).arg(&swap).args(&options.with).arg("--").arg(&program);
         command
     };
-    command.args(["--seed", &seed.to_string(), "--seconds", &time.as_secs().to_string()]);
+    command.args(["--seed", &seed.to_string(), "--seconds", &seconds.to_string()]);
+    command.env(MARK, &mark);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let late = Instant::now() + time + GRACE;
+    let late = Instant::now() + Duration::from_secs(seconds) + GRACE;
     while child.try_wait()?.is_none() {
         if Instant::now() > late {
             child.kill()?;
@@ -107,7 +124,7 @@ fn run_seed(options: &Options, seed: u64, time: Duration) -> Result<(u64, u64)> 
     ensure!(std::fs::read_dir(&swap)?.next().is_none(), "files left in {}", swap.display());
     std::fs::remove_dir(&swap)?;
     ensure!(processes_of(&program).is_empty(), "processes left: {:?}", processes_of(&program));
-    let left = left_since(&before);
+    let left = left_since(&before, &mark);
     ensure!(left.is_empty(), "left behind: {left:?}");
     let line = said.lines().next().unwrap_or_default();
     println!("seed {seed}: {line}");
@@ -115,14 +132,26 @@ fn run_seed(options: &Options, seed: u64, time: Duration) -> Result<(u64, u64)> 
     Ok((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
 }
 
-/// What is there of all that a run could leave: shared memory of both kinds, and cgroups in which there is nobody.
-fn leavings() -> BTreeSet<String> {
+/// What is there of all that a run could leave: shared memory of both kinds, semaphores, messages, cgroups in which there is
+/// nobody, and processes of `pleat` with this mark.
+fn leavings(mark: &str) -> BTreeSet<String> {
     let mut all: BTreeSet<String> = entries(Path::new("/dev/shm")).map(|path| path.display().to_string()).collect();
-    let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
-    let segments = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
-    all.extend(segments.map(|id| format!("System V shared memory {id}")));
+    for kind in ["shm", "sem", "msg"] {
+        let table = std::fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
+        let ids = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+        all.extend(ids.map(|id| format!("System V {kind} {id}")));
+    }
     add_empty_groups(Path::new("/sys/fs/cgroup"), &mut all);
+    let marked = processes_of(&sh::release("pleat")).into_iter().filter(|process| has_mark(process, mark));
+    all.extend(marked.map(|process| format!("pleat: {}", process.display())));
     all
+}
+
+/// Whether this is in the environment that a process was started with.
+fn has_mark(process: &Path, mark: &str) -> bool {
+    let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+    let wanted = format!("{MARK}={mark}");
+    environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
 }
 
 fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
@@ -140,12 +169,12 @@ fn add_empty_groups(dir: &Path, all: &mut BTreeSet<String>) {
 }
 
 /// What is new since then, and stays: other programs of the machine make such things for a moment.
-fn left_since(before: &BTreeSet<String>) -> BTreeSet<String> {
+fn left_since(before: &BTreeSet<String>, mark: &str) -> BTreeSet<String> {
     let late = Instant::now() + Duration::from_secs(2);
-    let mut left = &leavings() - before;
+    let mut left = &leavings(mark) - before;
     while !left.is_empty() && Instant::now() < late {
         std::thread::sleep(Duration::from_millis(50));
-        left = &left & &leavings();
+        left = &left & &leavings(mark);
     }
     left
 }
@@ -154,4 +183,58 @@ fn left_since(before: &BTreeSet<String>) -> BTreeSet<String> {
 fn processes_of(program: &Path) -> Vec<PathBuf> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
     processes.filter(|path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == program)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parsed(line: &str) -> Options {
+        Line::try_parse_from(line.strip_prefix("cargo x ").expect("a line to type").split(' ')).expect(line).options
+    }
+
+    /// The line that is shown on failure means the same run, and not one seed more.
+    #[test]
+    fn a_seed_is_repeated_as_it_was() {
+        for options in ["", " --ram 16M", " --with --user-mode --with --store=zones --ram 1.5G", " --plain"] {
+            let options = parsed(&format!("cargo x torture{options}"));
+            for left in (0..400).map(|tenths| Duration::from_millis(100 * tenths)) {
+                let had = seconds(left);
+                let again = parsed(&repeated(&options, 77, had));
+                let time = Duration::from_secs_f64(again.minutes * 60.0);
+                assert_eq!(seconds(time - Duration::from_millis(20)), had, "{left:?}");
+                assert!(time < Duration::from_millis(1000 * had + 200), "{left:?}: a second seed would follow");
+                assert_eq!(
+                    (again.seed, &again.ram, &again.with, again.plain),
+                    (77, &options.ram, &options.with, options.plain)
+                );
+            }
+        }
+    }
+
+    /// Not those that others run of the same program.
+    #[test]
+    fn a_process_is_known_by_its_mark() {
+        let mut command = Command::new("cat");
+        command.env(MARK, "1-2").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut marked = command.spawn().expect("there is a cat");
+        // It has an environment once it runs, a moment after it was started.
+        marked.stdin.as_mut().expect("piped above").write_all(b"x").expect("it runs");
+        marked.stdout.as_mut().expect("piped above").read_exact(&mut [0]).expect("it runs");
+        let process = PathBuf::from(format!("/proc/{}", marked.id()));
+        let found = ["1-2", "1-22"].map(|mark| has_mark(&process, mark));
+        marked.kill().expect("it runs");
+        marked.wait().expect("it was started here");
+        assert_eq!(found, [true, false]);
+    }
 }
