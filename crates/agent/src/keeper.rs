@@ -254,7 +254,11 @@ fn chosen_codec(membership: &Membership) -> &'static dyn Codec {
 
 /// The swap file as the log sees it, with the fault that `PLEAT_FAULT` may ask for.
 pub(crate) fn device(file: SwapFile, fault: &[u8]) -> Box<dyn BackingStore> {
-    if fault == b"swap-hangs" { Box::new(Hung(file)) } else { Box::new(file) }
+    match fault {
+        b"swap-hangs" => Box::new(Hung(file)),
+        b"swap-eio" => Box::new(Unreadable(file)),
+        _ => Box::new(file),
+    }
 }
 
 /// A device that never answers a write.
@@ -268,6 +272,24 @@ impl BackingStore for Hung {
         loop {
             thread::sleep(Duration::from_secs(1000));
         }
+    }
+    fn discard(&self, offset: u64, bytes: u64) {
+        self.0.discard(offset, bytes);
+    }
+    fn bytes_max(&self) -> u64 {
+        self.0.bytes_max()
+    }
+}
+
+/// A device that takes everything and gives nothing back.
+struct Unreadable(SwapFile);
+
+impl BackingStore for Unreadable {
+    fn read_at(&self, offset: u64, _out: &mut [u8]) -> Result<(), BackingError> {
+        Err(BackingError::Io { offset, errno: Errno::IO })
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BackingError> {
+        self.0.write_at(offset, bytes)
     }
     fn discard(&self, offset: u64, bytes: u64) {
         self.0.discard(offset, bytes);

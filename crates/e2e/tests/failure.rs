@@ -191,6 +191,45 @@ fn a_damaged_segment_that_a_forked_child_touches_ends_the_child_alone() {
     }
 }
 
+/// A device that answers each read with an error, with and without permission for a userfaultfd.
+#[test]
+fn a_swap_file_that_cannot_be_read_ends_the_program() {
+    let turn = turn("unreadable");
+    let modes: &[Option<&str>] = if cfg!(target_arch = "x86_64") { &[None, Some("--user-mode")] } else { &[None] };
+    for mode in modes {
+        let options: Vec<String> = turn.options("48M").into_iter().chain(mode.map(str::to_owned)).collect();
+        let mut command = pleat_command(&options, &words([python(), "-c", NOISE]));
+        command.env("PLEAT_FAULT", "swap-eio");
+        let run = folded_by(command);
+        println!("{mode:?}: {:.1?}", run.wall);
+        // It may come to its sum, but never to its end.
+        assert!([&b""[..], b"ready\n"].contains(&&run.stdout[..]), "{mode:?}: it went on without its memory");
+        assert_eq!(run.shell_status(), 125, "{mode:?}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{mode:?}: {}", run.stderr);
+        assert!(run.stderr.starts_with("pleat: swap file: error 5 at byte "), "{mode:?}: {}", run.stderr);
+        turn.assert_clean(&run);
+    }
+}
+
+/// While its parent's agent serves it: the parent does not touch the page.
+#[test]
+fn a_swap_file_that_cannot_be_read_for_a_forked_child_ends_the_child_alone() {
+    let turn = turn("unreadable-child");
+    let program = match turn.compile("lost.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let mut command = pleat_command(&turn.options("48M"), &words(["sh", "-c", &format!("echo | {program} 100")]));
+    command.env("PLEAT_FAULT", "swap-eio");
+    let run = folded_by(command);
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert_eq!((&said[..], run.shell_status()), ("ready\nthe child was killed\n", 0), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    let says = run.stderr.starts_with("pleat: process ") && run.stderr.contains("swap file: error 5 at byte ");
+    assert!(says, "{}", run.stderr);
+    turn.assert_clean(&run);
+}
+
 #[test]
 fn a_swap_file_that_is_deleted_meanwhile_loses_nothing() {
     let turn = turn("deleted");
