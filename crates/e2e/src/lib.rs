@@ -266,6 +266,19 @@ pub fn assert_same(plain: &Run, folded: &Run) {
     assert!(plain.stdout == folded.stdout, "the outputs differ:\n{}\n{}", shown(plain), shown(folded));
 }
 
+/// More than a hundred pages, and of those looked at two thirds, were out when the kernel came for them: a program with
+/// `cold.h` says so.
+///
+/// # Panics
+/// If not, or if the program does not say.
+pub fn assert_cold(run: &Run) {
+    let lines = run.stderr.lines().filter_map(|line| line.strip_suffix(" pages were out")?.split_once(" of "));
+    let (out, seen) = lines
+        .filter_map(|(out, seen)| Some((out.parse::<u64>().ok()?, seen.parse::<u64>().ok()?)))
+        .fold((0, 0), |(out, seen), (more_out, more_seen)| (out + more_out, seen + more_seen));
+    assert!(out > 100 && out * 3 >= seen * 2, "{out} of {seen} pages were out: the test proves nothing");
+}
+
 /// The memory of the run must have stayed inside the budget, and the plain run must not have.
 ///
 /// # Panics
