@@ -102,6 +102,22 @@ fn a_debugger_reads_what_is_there_or_is_refused() {
     }
 }
 
+/// Attributes, counts and answers of performance events; and stacks that are copied where nobody may wait for a page.
+#[test]
+fn performance_events_of_cold_memory() {
+    if let Some(run) = crossed("perf.c", "events")
+        && !run.stdout.starts_with(b"no ")
+    {
+        assert_cold(&run);
+        assert!(cut_stacks(&run) > 0, "the stack was never out: {}", run.stderr);
+    }
+}
+
+fn cut_stacks(run: &Run) -> u64 {
+    let mut lines = run.stderr.lines().filter(|line| line.ends_with(" were cut"));
+    lines.next().and_then(|line| line.split(' ').next()?.parse().ok()).expect("the program says so")
+}
+
 /// A mapping that grows downwards, shared memory of both kinds with holes: what is beside them leaves meanwhile.
 #[test]
 fn other_memory_beside_it_is_left_alone() {

@@ -223,6 +223,21 @@ fn the_kernel_reads_and_writes_cold_memory_in_user_mode() {
     }
 }
 
+/// Stacks are kept.
+#[test]
+fn performance_events_in_user_mode() {
+    let paranoia = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    if !paranoia.trim_end().parse::<i32>().is_ok_and(|level| level <= 2) {
+        return skipped("performance events are not for everybody");
+    }
+    if let Some(run) = compare_source("user-perf", "24M", "perf.c", &[]) {
+        match String::from_utf8_lossy(&run.stdout).lines().find(|line| line.starts_with("no ")) {
+            Some(reason) => skipped(reason),
+            None => assert_cold(&run),
+        }
+    }
+}
+
 /// As docs/user-mode.md has it: missing pages are refused, and never come as something else.
 #[test]
 fn other_processes_are_refused_in_user_mode() {
