@@ -2,7 +2,8 @@
 //! The same without permissions is in `user_mode.rs`.
 #![forbid(unsafe_code)]
 
-use std::time::Duration;
+use std::fs;
+use std::time::{Duration, Instant};
 
 use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
 
@@ -116,6 +117,44 @@ fn performance_events_of_cold_memory() {
 fn cut_stacks(run: &Run) -> u64 {
     let mut lines = run.stderr.lines().filter(|line| line.ends_with(" were cut"));
     lines.next().and_then(|line| line.split(' ').next()?.parse().ok()).expect("the program says so")
+}
+
+/// As README.md has it: zeros where pages are folded, and otherwise what was there.
+#[test]
+fn a_core_dump_holds_what_is_there() {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    let number = fs::read_to_string("/proc/sys/kernel/core_uses_pid").unwrap_or_default();
+    if (pattern.trim_end(), number.trim_end()) != ("core", "0") {
+        return skipped(&format!("core dumps go to `{}`", pattern.trim_end()));
+    }
+    let turn = turn("dumped");
+    let program = match turn.compile("dumped.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let (command, check) = (words([&program, &turn.word("")]), words([&program, &turn.word(""), "check"]));
+    let look = |run: &Run| {
+        assert_eq!((run.shell_status(), &run.stdout[..]), (134, &b"aborts\n"[..]), "{}", run.stderr);
+        let core = turn.file("core");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !core.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let checked = plain(&check);
+        let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert!(checked.status.success(), "{said}");
+        print!("{:.1?}: {said}", run.wall);
+        fs::remove_file(core).expect("it was read");
+        said.split([' ', ',']).filter_map(|word| word.parse().ok()).collect::<Vec<u64>>()
+    };
+    assert_eq!(look(&plain(&command)), [1024, 0, 0]);
+    let after = folded(&turn.options("24M"), &command);
+    let [right, zeros, hot_zeros] = look(&after)[..] else { unreachable!("equal above") };
+    assert!(right >= 128 && zeros >= 128, "{right} right, {zeros} zeros: the test proves nothing");
+    assert_cold(&after);
+    assert!(hot_zeros < 64, "{hot_zeros} of 256 pages in use are missing");
+    assert!(after.wall < Duration::from_secs(10), "{:?}", after.wall);
+    turn.assert_clean(&after);
 }
 
 /// A mapping that grows downwards, shared memory of both kinds with holes: what is beside them leaves meanwhile.
