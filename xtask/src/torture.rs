@@ -212,7 +212,7 @@ mod tests {
                 let had = seconds(left);
                 let again = parsed(&repeated(&options, 77, had));
                 let time = Duration::from_secs_f64(again.minutes * 60.0);
-                assert_eq!(seconds(time - Duration::from_millis(20)), had, "{left:?}");
+                assert_eq!(seconds(time.saturating_sub(Duration::from_millis(20))), had, "{left:?}");
                 assert!(time < Duration::from_millis(1000 * had + 200), "{left:?}: a second seed would follow");
                 assert_eq!(
                     (again.seed, &again.ram, &again.with, again.plain),
