@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -118,6 +118,32 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A machine's setting, changed for a while: as it was when dropped.
+#[derive(Debug)]
+pub struct Setting {
+    path: PathBuf,
+    before: String,
+}
+
+impl Setting {
+    /// Writes `value` to a file of /proc/sys or /sys. One that shows all choices has the present one in brackets.
+    pub fn set(path: &str, value: &str) -> io::Result<Self> {
+        let shown = fs::read_to_string(path)?;
+        let chosen = shown.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        let before = chosen.map_or(shown.as_str(), |(chosen, _)| chosen).to_owned();
+        fs::write(path, value)?;
+        Ok(Self { path: path.into(), before })
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(&self.path, &self.before) {
+            println!("cannot put {} back: {error}", self.path.display());
+        }
     }
 }
 

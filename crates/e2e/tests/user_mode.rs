@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use pleat_e2e::{
-    Run, Turn, assert_cold, assert_same, folded_by, plain, plain_by, pleat_words, skipped, stats, turn, words,
+    Run, Setting, Turn, assert_cold, assert_same, folded_by, plain, plain_by, pleat_words, skipped, stats, turn, words,
 };
 
 /// The user with no rights at all.
@@ -105,29 +105,26 @@ fn who_may_not_is_told_the_ways() {
 /// What everybody is given of userfaultfd for a while, but for the fork events; as it was when dropped.
 #[derive(Debug)]
 enum Given {
-    Sysctl(String),
-    Device(Permissions),
+    BySysctl { _until_dropped: Setting },
+    ByDevice(Permissions),
 }
 
 impl Given {
     fn by_sysctl() -> io::Result<Self> {
-        let before = fs::read_to_string(SYSCTL)?;
-        fs::write(SYSCTL, "1\n").map(|()| Self::Sysctl(before))
+        Setting::set(SYSCTL, "1\n").map(|setting| Self::BySysctl { _until_dropped: setting })
     }
 
     fn by_device() -> io::Result<Self> {
         let before = fs::metadata(DEVICE)?.permissions();
-        fs::set_permissions(DEVICE, Permissions::from_mode(0o666)).map(|()| Self::Device(before))
+        fs::set_permissions(DEVICE, Permissions::from_mode(0o666)).map(|()| Self::ByDevice(before))
     }
 }
 
 impl Drop for Given {
     fn drop(&mut self) {
-        let back = match self {
-            Self::Sysctl(before) => fs::write(SYSCTL, before),
-            Self::Device(before) => fs::set_permissions(DEVICE, before.clone()),
-        };
-        if let Err(error) = back {
+        if let Self::ByDevice(before) = self
+            && let Err(error) = fs::set_permissions(DEVICE, before.clone())
+        {
             println!("cannot put back {self:?}: {error}");
         }
     }
@@ -198,6 +195,22 @@ fn system_calls_in_user_mode() {
 #[test]
 fn forks_in_user_mode() {
     compare_source("user-forks", "32M", "calls.c", &["forks"]);
+}
+
+/// A child's memory is registered with nobody when it is forked, and khugepaged fills such memory up with zeros: here it never rests.
+#[test]
+fn no_huge_page_covers_what_a_forked_child_has_not_registered_yet() {
+    let settings =
+        [("enabled", "madvise"), ("khugepaged/scan_sleep_millisecs", "0"), ("khugepaged/pages_to_scan", "100000")]
+            .map(|(name, value)| Setting::set(&format!("/sys/kernel/mm/transparent_hugepage/{name}"), value));
+    if let Some(error) = settings.iter().find_map(|setting| setting.as_ref().err()) {
+        return skipped(&format!("khugepaged cannot be set: {error}"));
+    }
+    if let Some(run) = compare_source("user-huge-forks", "24M", "hugeforks.c", &[])
+        && !run.stderr.contains("khugepaged has come by")
+    {
+        skipped("khugepaged did not come by");
+    }
 }
 
 /// A call that changes the layout is not interrupted: the handler's fork, or another thread's, would wait for it.

@@ -9,11 +9,13 @@
 //!  holds      the table that eviction looks at    spans    what stays in place for good: stacks, thread blocks
 //!  trap       the handler of SIGSYS               stubs    the assembly that makes the program's calls
 //!  signals    the program's actions and masks     processes  threads, vfork and fork
+//!  huge_pages why a fork has none of them
 //! ```
 
 mod calls;
 mod context;
 mod holds;
+mod huge_pages;
 mod memory;
 mod processes;
 mod signals;

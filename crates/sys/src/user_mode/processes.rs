@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use super::context::Context;
 use super::holds::{self, Place};
+use super::huge_pages::Barred;
 use super::memory::{Memory, copy_in};
 use super::stubs::pleat_clone;
 use super::trap::{answer, hold, note_return, safe};
@@ -122,6 +123,7 @@ fn fork(context: &Context, arguments: &[u64; 6]) -> u64 {
         rustix::thread::sched_yield();
     }
     (hooks().before_fork)();
+    let huge_pages = Barred::begin();
     // Without a stack: the child goes on here first.
     let result = match context.rax as usize {
         number::CLONE3 => clone3_without_stack(arguments),
@@ -139,11 +141,13 @@ fn fork(context: &Context, arguments: &[u64; 6]) -> u64 {
         super::reset_in_child();
         FORKING.store(0, Ordering::SeqCst);
         (hooks().after_fork_in_child)();
+        huge_pages.end();
         if dispatch_this_thread().is_err() {
             (hooks().fail)("system calls of a forked process cannot be dispatched");
         }
         return 0;
     }
+    huge_pages.end();
     (hooks().after_fork_in_parent)(u32::try_from(result).ok());
     FORKING.store(0, Ordering::SeqCst);
     wake_all(&FORKING, Sharing::Process);

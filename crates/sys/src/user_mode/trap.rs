@@ -8,7 +8,7 @@ use super::holds::{self, Hold, Place};
 use super::memory::{Memory, bring_in, copy_in};
 use super::signals::{self, SIGSYS, bit};
 use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_return, pleat_unmap_self};
-use super::{KEPT, PINNED, hooks, pin, processes};
+use super::{KEPT, PINNED, hooks, huge_pages, pin, processes};
 use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::remap::Request;
@@ -43,6 +43,9 @@ pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: 
     signals::unblock_faults(context.signal_mask);
     let place = place(context.rsp);
     match calls::class(context.rax) {
+        Class::Holds(_) if context.rax as usize == number::PRCTL && huge_pages::is_setting(&context.arguments()) => {
+            layout(context, &[], place);
+        }
         Class::Holds(pieces) => hold_and_call(context, pieces, place),
         Class::Layout(pieces) => layout(context, pieces, place),
         Class::Signals => {
