@@ -304,7 +304,9 @@ impl Agent {
     /// Nobody else forks from now on. Once there is a keeper the reclaimer keeps the gate closed, too, longer than the thread that has
     /// closed it may live: then it is not asked whether that is there.
     pub(crate) fn close_gate(&self) {
-        self.gate.close(thread::thread_id(), |closer| self.keeper().is_some() || thread::shares_memory(closer));
+        self.gate.close(thread::thread_id(), |closer| {
+            self.keeper().is_some() || thread::memory_differs(closer) != Some(true)
+        });
     }
 
     /// In the child, on its only thread.

@@ -123,7 +123,7 @@ pub(crate) fn remedy() -> &'static str {
 fn ways() -> &'static str {
     match source() {
         Source::Inside => WAYS,
-        Source::Outside => "nobody can get CAP_SYS_PTRACE in this container: `docker run --cap-add SYS_PTRACE ...`",
+        Source::Outside => "nobody can get CAP_SYS_PTRACE here: in a container, `docker run --cap-add SYS_PTRACE ...`",
         Source::Nowhere => "in a user namespace (a rootless container) CAP_SYS_PTRACE does not count",
     }
 }

@@ -144,12 +144,16 @@ pub fn exists(thread: u32) -> bool {
     errno(result) != Err(Errno::SRCH)
 }
 
-/// Whether another thread's memory is this one's, too; true where the kernel does not tell (no `CONFIG_KCMP`, no right to look).
-pub fn shares_memory(thread: u32) -> bool {
+/// Whether another thread's memory is not this one's, or no thread has that number; `None` where the kernel does not tell (no
+/// `CONFIG_KCMP`, no right to look).
+pub fn memory_differs(thread: u32) -> Option<bool> {
     const KCMP_VM: usize = 1;
     // SAFETY: takes numbers.
     let result = unsafe { arch::syscall(number::KCMP, [thread_id() as usize, thread as usize, KCMP_VM, 0, 0, 0]) };
-    matches!(errno(result), Ok(0) | Err(Errno::PERM | Errno::NOSYS | Errno::ACCESS))
+    match errno(result) {
+        Err(Errno::PERM | Errno::NOSYS | Errno::ACCESS) => None,
+        answer => Some(answer != Ok(0)),
+    }
 }
 
 /// Ends this thread alone.
@@ -320,14 +324,14 @@ mod tests {
             sender.send(thread_id()).unwrap();
             std::thread::park();
         });
-        assert!(shares_memory(receiver.recv().unwrap()));
+        assert_eq!(memory_differs(receiver.recv().unwrap()), Some(false));
         other.thread().unpark();
         other.join().unwrap();
         let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(!shares_memory(process.id()));
+        assert_eq!(memory_differs(process.id()), Some(true));
         process.kill().unwrap();
         process.wait().unwrap();
-        assert!(!shares_memory(process.id()), "it is gone");
+        assert_eq!(memory_differs(process.id()), Some(true), "it is gone");
     }
 
     static SEEN: AtomicU32 = AtomicU32::new(0);

@@ -47,8 +47,9 @@ pub(super) struct Slot {
     layout: AtomicU64,
     stack: AtomicU64,
     stack_pointer: AtomicU64,
+    /// [`NOBODY`]: all its parties let it go themselves.
     thread: AtomicU32,
-    /// 1 if that is a process made by vfork: it lives on as another program.
+    /// 1 if that is a process made by vfork, which lives on as another program once it has executed that.
     is_guest: AtomicU32,
     /// For further slots of a call: the first, and its generation while active.
     root: AtomicUsize,
@@ -61,7 +62,7 @@ pub(super) struct Slot {
 }
 
 const NO_SLOT: usize = usize::MAX;
-/// No thread's number: all the parties of such a slot let it go themselves.
+/// No thread's number.
 pub(super) const NOBODY: u32 = 0;
 
 impl Slot {
@@ -270,18 +271,22 @@ fn is_dead(slot: &Slot, place: Place) -> bool {
     place.stack != 0
         && slot.stack.load(Ordering::Acquire) == place.stack
         && slot.stack_pointer.load(Ordering::Acquire) <= place.stack_pointer
-        && (thread == place.thread || slot.is_guest.load(Ordering::Acquire) == 1 || has_ended(thread, place))
+        && (thread == place.thread || has_gone(slot, thread, place, true))
 }
 
-/// Whether a thread has ended, as seen from `place`: a guest may be in a namespace where threads have other numbers.
-fn has_ended(thread: u32, place: Place) -> bool {
-    thread != NOBODY && !place.is_guest && !thread::exists(thread)
+/// Whether a slot's thread has ended, or is a guest that has executed another program: `untold` where the kernel does not tell that.
+/// As seen from `place`: a guest may be in a namespace where threads have other numbers.
+fn has_gone(slot: &Slot, thread: u32, place: Place, untold: bool) -> bool {
+    let is_guest = slot.is_guest.load(Ordering::Acquire) == 1;
+    thread != NOBODY
+        && !place.is_guest
+        && if is_guest { thread::memory_differs(thread).unwrap_or(untold) } else { !thread::exists(thread) }
 }
 
 /// Whether the thread of an active slot has ended, in the middle of its call: by `pthread_cancel`, or by executing.
 fn is_abandoned(slot: &Slot, place: Place) -> bool {
     let is_root = slot.root.load(Ordering::Acquire) == NO_SLOT;
-    !slot.is_active() || is_root && has_ended(slot.thread.load(Ordering::Acquire), place)
+    !slot.is_active() || is_root && has_gone(slot, slot.thread.load(Ordering::Acquire), place, false)
 }
 
 /// Lets go what threads that have ended still hold: a process made by vfork that executes lets nothing go.
@@ -315,11 +320,17 @@ pub(super) fn layout_is_changing() -> bool {
     slots().any(|slot| slot.root.load(Ordering::Acquire) == NO_SLOT && slot.layout.load(Ordering::Acquire) == 1)
 }
 
-/// In a forked child: the calls of the parent's other threads are not ours.
-pub(super) fn reset() {
+/// In a forked child: the calls of the parent's other threads are not ours. Those of the thread that has forked, `parents` there, are
+/// where it has forked in a signal's handler: they go on when that returns.
+pub(super) fn reset(parents: u32) {
+    let here = thread::thread_id();
     for slot in &SLOT_TABLE[..USED.load(Ordering::SeqCst)] {
         let generation = slot.generation.load(Ordering::Relaxed);
-        slot.generation.store((generation | 3) + 1, Ordering::Relaxed);
+        if generation & 3 == ACTIVE && slot.thread.load(Ordering::Relaxed) == parents {
+            slot.thread.store(here, Ordering::Relaxed);
+        } else {
+            slot.generation.store((generation | 3) + 1, Ordering::Relaxed);
+        }
     }
     MOVING.store(0, Ordering::SeqCst);
 }
@@ -435,12 +446,35 @@ mod tests {
     #[test]
     fn what_a_process_made_by_vfork_held_is_over_when_its_stack_is_used_again() {
         let _turn = TURN.lock();
-        let guest = Hold::new(Place { thread: 1, is_guest: true, ..place(0x7000_1000) }).unwrap();
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let guest = Hold::new(Place { thread: process.id(), is_guest: true, ..place(0x7000_1000) }).unwrap();
         guest.publish();
         let later = Hold::new(place(0x7000_1000)).unwrap();
         assert_eq!(later.root, guest.root);
         later.publish();
         later.let_go();
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    #[test]
+    fn in_a_child_only_the_calls_of_the_thread_that_has_forked_go_on() {
+        let _turn = TURN.lock();
+        let long = |place| {
+            let mut hold = Hold::new(place).unwrap();
+            for at in 0..=RANGES as u64 {
+                assert!(hold.add(at << 20, (at << 20) + 8));
+            }
+            hold.publish();
+            hold
+        };
+        let other = long(Place { thread: 1, ..place(0x7100_1000) });
+        let own = long(Place { thread: 4_000_007, ..place(0x7000_1000) });
+        reset(4_000_007);
+        assert!(own.slot().is_active() && !other.slot().is_active());
+        assert_eq!(own.slot().thread.load(Ordering::Relaxed), thread::thread_id());
+        assert_eq!(held((RANGES as u64) << 20, (RANGES as u64 + 1) << 20), (RANGES as u64) << 20);
+        own.let_go();
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(super) fn make(context: &mut Context, place: Place) {
     memory.hold.publish();
     memory.bring_in();
     if wish.flags & CLONE_VM == 0 {
-        let result = fork(context, &arguments);
+        let result = fork(context, &arguments, place.thread);
         if result == 0 && wish.stack_top != 0 {
             context.rsp = wish.stack_top;
         }
@@ -115,7 +115,7 @@ pub(super) fn wait_for_fork() {
 }
 
 /// Forks while nobody changes the layout and the agent keeps its state still.
-fn fork(context: &Context, arguments: &[u64; 6]) -> u64 {
+fn fork(context: &Context, arguments: &[u64; 6], thread: u32) -> u64 {
     while FORKING.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         wait_for_fork();
     }
@@ -137,7 +137,7 @@ fn fork(context: &Context, arguments: &[u64; 6]) -> u64 {
         }
     };
     if result == 0 {
-        holds::reset();
+        holds::reset(thread);
         super::reset_in_child();
         FORKING.store(0, Ordering::SeqCst);
         (hooks().after_fork_in_child)();

@@ -85,8 +85,11 @@ pub(super) fn answer(result: Result<u64, Errno>) -> u64 {
 /// kernel will put frames of signals there.
 fn place(stack_pointer: u64) -> Place {
     let (thread, is_guest) = (thread::thread_id(), thread::process_id() != super::armed_process());
+    // A signal stack may lie in one of these: what runs there is above the call that the signal has interrupted, and no deeper.
+    let is_signal_stack = PINNED.find(stack_pointer).is_some();
     if let Some(stack) = super::main_stack(stack_pointer).or_else(|| KEPT.find(stack_pointer)) {
-        return Place { stack: stack.start, stack_pointer, thread, is_guest };
+        let stack = if is_signal_stack { 0 } else { stack.start };
+        return Place { stack, stack_pointer, thread, is_guest };
     }
     let (low, high) = (stack_pointer.saturating_sub(STRANGE_STACK_BYTES / 4), stack_pointer);
     if PINNED.find(low).is_none() || PINNED.find(high).is_none() {
