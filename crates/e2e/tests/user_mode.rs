@@ -221,6 +221,11 @@ fn signals_meet_no_half_done_change_of_the_layout() {
 }
 
 #[test]
+fn threads_use_and_change_the_same_memory_in_user_mode() {
+    compare_source("user-contended", "24M", "contended.c", &[&std::process::id().to_string(), "5"]);
+}
+
+#[test]
 fn what_a_child_does_not_have_in_user_mode() {
     let Some(run) = compare_source("user-left-out", "24M", "leftout.c", &[]) else { return };
     assert!(!run.stderr.contains("cannot be met"), "{}: memory of the agent's is managed", run.stderr);
