@@ -1,5 +1,6 @@
 //! Numbers of one process, or of all of them: read from the ledger, added up, and written as JSON.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use codec::MAKERS;
@@ -31,8 +32,8 @@ pub(crate) struct Numbers {
     counters: [u64; Counter::ALL.len()],
     encodings: [u64; MAKERS.len()],
     encoded_bytes: [u64; MAKERS.len()],
-    /// 64 bits each: sums of many processes.
-    faults: Box<[[u64; BUCKETS]; FaultKind::ALL.len()]>,
+    /// The buckets that are not empty, kind by kind: of a thousand processes most have none, and all of this is in the budget.
+    faults: BTreeMap<u16, u64>,
 }
 
 impl Numbers {
@@ -45,7 +46,7 @@ impl Numbers {
             counters: [0; Counter::ALL.len()],
             encodings: [0; MAKERS.len()],
             encoded_bytes: [0; MAKERS.len()],
-            faults: Box::new([[0; BUCKETS]; FaultKind::ALL.len()]),
+            faults: BTreeMap::new(),
         }
     }
 
@@ -67,11 +68,9 @@ impl Numbers {
         for (copy, bytes) in numbers.encoded_bytes.iter_mut().zip(&entry.encoded_bytes) {
             *copy = bytes.load(Relaxed);
         }
-        for (copy, histogram) in numbers.faults.iter_mut().zip(&entry.faults) {
-            for (copy, bucket) in copy.iter_mut().zip(&histogram.buckets) {
-                *copy = u64::from(bucket.load(Relaxed));
-            }
-        }
+        let buckets = entry.faults.iter().flat_map(|histogram| &histogram.buckets);
+        let counts = (0..).zip(buckets.map(|bucket| u64::from(bucket.load(Relaxed))));
+        numbers.faults = counts.filter(|(_, count)| *count > 0).collect();
         numbers.footprint_peak = entry.footprint_peak.load(Relaxed);
         numbers
     }
@@ -101,8 +100,8 @@ impl Numbers {
         let codecs = self.encodings.iter_mut().zip(&other.encodings);
         let codecs = codecs.chain(self.encoded_bytes.iter_mut().zip(&other.encoded_bytes));
         sums.chain(codecs).for_each(|(sum, number)| *sum += number);
-        for (sums, numbers) in self.faults.iter_mut().zip(other.faults.iter()) {
-            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+        for (bucket, number) in &other.faults {
+            *self.faults.entry(*bucket).or_default() += number;
         }
         self.raise_peaks(&other.peaks, other.footprint_peak);
     }
@@ -135,7 +134,12 @@ impl Numbers {
     }
 
     pub(crate) fn faults(&self, kind: FaultKind) -> Faults {
-        Faults::of(&self.faults[kind as usize])
+        let first = first_bucket(kind);
+        let mut buckets = [0; BUCKETS];
+        for (bucket, count) in self.faults.range(first..first + BUCKETS as u16) {
+            buckets[usize::from(bucket - first)] = *count;
+        }
+        Faults::of(&buckets)
     }
 
     /// Bytes of the pages in the pool and in the swap file.
@@ -223,6 +227,11 @@ impl Faults {
     }
 }
 
+/// Where the buckets of a kind begin among those of all.
+const fn first_bucket(kind: FaultKind) -> u16 {
+    kind as u16 * BUCKETS as u16
+}
+
 /// The latency that `per_mille` of the faults did not exceed.
 fn percentile(buckets: &[u64; BUCKETS], count: u64, per_mille: u64) -> Option<u64> {
     let rank = (count * per_mille).div_ceil(1000).max(1);
@@ -254,8 +263,8 @@ pub(crate) mod tests {
             for (i, (count, bytes)) in numbers.encodings.iter_mut().zip(&mut numbers.encoded_bytes).enumerate() {
                 (*count, *bytes) = (seed + i as u64, seed * 100 + i as u64);
             }
-            for (i, buckets) in numbers.faults.iter_mut().enumerate() {
-                buckets[20 + i] = seed;
+            for (i, kind) in FaultKind::ALL.iter().enumerate() {
+                numbers.faults.insert(first_bucket(*kind) + 20 + i as u16, seed);
             }
             numbers.footprint_peak = seed * 5000;
             numbers
@@ -295,7 +304,8 @@ pub(crate) mod tests {
             for latencies in &processes {
                 let mut numbers = Numbers::zero();
                 for ns in latencies {
-                    numbers.faults[FaultKind::Backed as usize][Histogram::bucket_of(*ns)] += 1;
+                    let bucket = first_bucket(FaultKind::Backed) + Histogram::bucket_of(*ns) as u16;
+                    *numbers.faults.entry(bucket).or_default() += 1;
                 }
                 sum.add(&numbers);
             }

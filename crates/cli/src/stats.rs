@@ -1,8 +1,10 @@
 //! The JSON document of `--stats`. `docs/stats.md` explains its fields.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -21,7 +23,7 @@ pub(crate) struct Report {
     pub(crate) occupied: Duration,
     pub(crate) sum: Numbers,
     pub(crate) best_ratio: Option<f64>,
-    pub(crate) processes: Vec<Record>,
+    pub(crate) processes: Vec<Rc<Record>>,
 }
 
 /// What does not change during a run.
@@ -65,7 +67,7 @@ struct Document<'a> {
     #[serde(flatten)]
     sum: &'a Numbers,
     effective_ratio_at_most_held: Option<f64>,
-    processes: &'a [Record],
+    processes: &'a [Rc<Record>],
 }
 
 impl StatsFile {
@@ -92,7 +94,7 @@ impl StatsFile {
     /// Replaces the document, so that a reader finds the old one or the new one, and neither in part.
     pub(crate) fn write(&self, report: &Report) -> Result<()> {
         if self.is_special {
-            return if report.running { Ok(()) } else { Ok(fs::write(&self.path, document(&self.run, report)?)?) };
+            return if report.running { Ok(()) } else { write_document(&self.path, &self.run, report) };
         }
         let name = self.path.file_name().context("not a file name")?;
         let mut temporary = OsString::from(".");
@@ -100,7 +102,7 @@ impl StatsFile {
         temporary.push(format!(".{}", std::process::id()));
         let temporary = self.path.with_file_name(temporary);
         let written =
-            fs::write(&temporary, document(&self.run, report)?).and_then(|()| fs::rename(&temporary, &self.path));
+            write_document(&temporary, &self.run, report).and_then(|()| Ok(fs::rename(&temporary, &self.path)?));
         if written.is_err() {
             // Nothing is to be left behind; if it was never made, there is nothing to remove.
             let _ = fs::remove_file(&temporary);
@@ -109,8 +111,16 @@ impl StatsFile {
     }
 }
 
-fn document(run: &Run, report: &Report) -> Result<String> {
-    let document = Document {
+/// Piece by piece: the text about a thousand processes is long, and would lie in the budget.
+fn write_document(path: &Path, run: &Run, report: &Report) -> Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    serde_json::to_writer_pretty(&mut file, &document(run, report))?;
+    file.write_all(b"\n")?;
+    Ok(file.flush()?)
+}
+
+fn document<'a>(run: &Run, report: &'a Report) -> Document<'a> {
+    Document {
         version: env!("CARGO_PKG_VERSION"),
         command: run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         budget_bytes: run.budget.0,
@@ -128,8 +138,7 @@ fn document(run: &Run, report: &Report) -> Result<String> {
         sum: &report.sum,
         effective_ratio_at_most_held: report.best_ratio,
         processes: &report.processes,
-    };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+    }
 }
 
 #[cfg(test)]
@@ -160,8 +169,9 @@ mod tests {
             alive: pid != 2,
             numbers: Numbers::sample(u64::from(pid)),
         };
-        let mut processes: Vec<_> = [1, 2, 3].map(record).into();
-        processes[1].numbers.clear_gauges();
+        let mut records = [1, 2, 3].map(record);
+        records[1].numbers.clear_gauges();
+        let processes: Vec<_> = records.map(Rc::new).into();
         Report {
             running: true,
             elapsed: Duration::from_secs(2),
@@ -175,7 +185,7 @@ mod tests {
     /// Every gauge, counter and fault count at the top is the sum over the processes; no peak is below one of theirs.
     #[test]
     fn sums_add_up() {
-        let document: Value = serde_json::from_str(&document(&run(), &report()).unwrap()).unwrap();
+        let document = serde_json::to_value(document(&run(), &report())).unwrap();
         let processes = document["processes"].as_array().unwrap();
         let names =
             Gauge::ALL.iter().map(|gauge| gauge.name()).chain(Counter::ALL.iter().map(|counter| counter.name()));
@@ -211,7 +221,7 @@ mod tests {
     #[test]
     fn every_field_is_explained() {
         let text = include_str!("../../../docs/stats.md");
-        let document: Value = serde_json::from_str(&document(&run(), &report()).unwrap()).unwrap();
+        let document = serde_json::to_value(document(&run(), &report())).unwrap();
         let mut names: Vec<String> = document.as_object().unwrap().keys().cloned().collect();
         names.extend(document["processes"][0].as_object().unwrap().keys().cloned());
         names.extend(document["pages"].as_object().unwrap().keys().cloned());

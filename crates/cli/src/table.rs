@@ -1,6 +1,7 @@
 //! The processes of a run as `pleat run` sees them: the ledger's entries, what `/proc` adds, and those that have ended.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
@@ -62,7 +63,8 @@ pub(crate) struct Look {
 pub(crate) struct Table {
     ledger: &'static Ledger,
     tracked: BTreeMap<usize, Tracked>,
-    dead: Vec<Record>,
+    /// They hold nothing any more, and are shown once a second: their numbers are there once.
+    dead: Vec<Rc<Record>>,
     others: Option<Record>,
     /// Peaks of the sums.
     peaks: [u64; Gauge::ALL.len()],
@@ -143,23 +145,23 @@ impl Table {
     }
 
     /// All processes, dead ones last, and the sum of all.
-    pub(crate) fn records(&mut self) -> (Numbers, Vec<Record>) {
+    pub(crate) fn records(&mut self) -> (Numbers, Vec<Rc<Record>>) {
         let mut records = Vec::new();
         for (slot, tracked) in &mut self.tracked {
             let entry = &self.ledger.processes[*slot];
             let phase = Phase::from_number(entry.phase.load(Acquire));
             // An exec changes it.
             tracked.name = proc::name(tracked.pid);
-            records.push(Record {
+            records.push(Rc::new(Record {
                 pid: tracked.pid,
                 name: tracked.name.clone(),
                 phase: phase_name(phase),
                 alive: true,
                 numbers: tracked.numbers(entry, phase),
-            });
+            }));
         }
         records.extend(self.dead.iter().cloned());
-        records.extend(self.others.clone());
+        records.extend(self.others.clone().map(Rc::new));
         let mut sum = sum_of(&records);
         self.observe(&sum);
         sum.raise_peaks(&self.peaks, self.footprint_peak.0);
@@ -208,7 +210,7 @@ impl Table {
         free(entry);
         let (pid, name) = (tracked.pid, tracked.name);
         if self.dead.len() < DEAD_MAX {
-            self.dead.push(Record { pid, name, phase: phase_name(phase), alive: false, numbers });
+            self.dead.push(Rc::new(Record { pid, name, phase: phase_name(phase), alive: false, numbers }));
             return;
         }
         let fresh = || Record {
@@ -306,7 +308,7 @@ impl Tracked {
 }
 
 /// Sums up; the peaks are the largest of any one process.
-pub(crate) fn sum_of(records: &[Record]) -> Numbers {
+pub(crate) fn sum_of(records: &[Rc<Record>]) -> Numbers {
     let mut sum = Numbers::zero();
     for record in records {
         sum.add(&record.numbers);
