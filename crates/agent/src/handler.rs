@@ -18,6 +18,8 @@ const IDLE: Duration = Duration::from_millis(100);
 /// Between two looks at faults that cannot be served before a fork is done.
 const DEFERRED_PAUSE: Duration = Duration::from_micros(50);
 
+/// The same at faults that wait for this process's turn.
+const TURN_PAUSE: Duration = Duration::from_millis(1);
 /// Between two looks whether children that cannot be followed have ended.
 const REFUSED_LOOK: Duration = Duration::from_secs(1);
 
@@ -29,7 +31,11 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
     let mut server = pager::Server::new();
     let mut placement = Placement::new();
     let mut attendant = Attendant::new();
+    let mut turn = pager::Turn::default();
+    let party = keeper.party(&crate::host::agent().expect("it made this thread").membership());
     let pager = &keeper.pager;
+    // In a forked child it may be as it was in the parent.
+    keeper.standing.has_no_faults();
     // Release: whoever waits for the handler sees its memory allocated.
     keeper.is_serving.store(true, Ordering::Release);
     loop {
@@ -47,17 +53,28 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
         }
         let entry = keeper.entry();
         loop {
-            entry.busy_since_ns.store(pager.kernel.now_ns(), Ordering::Relaxed);
+            let now = pager.kernel.now_ns();
+            entry.busy_since_ns.store(now, Ordering::Relaxed);
             misbehave(keeper);
-            let may_be_more = server.serve(pager).unwrap_or_else(|stuck| give_up(stuck));
+            // Who forks has all others wait for him.
+            let may_serve = keeper.forks.stages.wants_rest()
+                || turn.lets_serve(&keeper.standing, party, server.has_deferred(), now);
+            let may_be_more = if may_serve {
+                server.serve(pager).unwrap_or_else(|stuck| give_up(stuck))
+            } else {
+                server.follow(pager)
+            };
             placement.follow(server.last_thread(), server.served(), keeper.occupancy);
             attendant.attend(keeper, &mut server);
-            if server.has_deferred() {
-                thread::sleep(DEFERRED_PAUSE);
-            } else if !may_be_more {
-                break;
+            match server.has_deferred() {
+                true if may_serve => thread::sleep(DEFERRED_PAUSE),
+                // Messages end it.
+                true if !may_be_more => _ = pager.kernel.wait_for_messages(Some(TURN_PAUSE)),
+                false if !may_be_more => break,
+                _ => {}
             }
         }
+        keeper.standing.has_no_faults();
         entry.busy_since_ns.store(0, Ordering::Relaxed);
     }
 }

@@ -17,7 +17,7 @@ use page::{ByteCount, PAGE_BYTES, PageCount};
 use pager::ledger::occupant::Occupancy;
 use pager::ledger::reference_log::{Owner, ReferenceLog};
 use pager::ledger::{Counter, Phase, Process};
-use pager::{Config, Pager, Reclaimer};
+use pager::{Config, Pager, Party, Reclaimer, Standing};
 use store::AnyStore;
 use sys::Errno;
 use sys::addresses::Lifted;
@@ -59,6 +59,7 @@ pub(crate) struct Keeper {
     /// The handler's thread.
     handler: AtomicU32,
     pub(crate) occupancy: &'static Occupancy,
+    pub(crate) standing: Standing,
     fault: &'static [u8],
 }
 
@@ -76,6 +77,13 @@ impl Keeper {
     /// On the handler's thread, in a loop that may last: says that it is not stuck.
     pub(crate) fn is_alive(&self) {
         self.entry().busy_since_ns.store(self.pager.kernel.now_ns(), Ordering::Relaxed);
+    }
+
+    /// This process, to those that work by turns with it.
+    pub(crate) fn party(&self, membership: &Membership) -> Party {
+        let first = membership.ledger.processes.as_ptr() as usize;
+        let slot = (core::ptr::from_ref(self.entry()) as usize - first) / size_of::<Process>();
+        Party { slot: slot as u32, is_at_home: !membership.is_elsewhere }
     }
 
     pub(crate) fn set_entry(&self, entry: &'static Process) {
@@ -198,6 +206,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
         handler: AtomicU32::new(0),
         occupancy: &membership.ledger.occupancy,
+        standing: Standing::new(membership.ledger, agent.fault == *b"no-turns"),
         fault: &agent.fault,
     })
 }
@@ -358,10 +367,12 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
         let calls = pager.calls();
         pager.set_agent_bytes(ByteCount(STACK_BYTES + crate::heap::used_bytes()));
         let now = pager.kernel.now_ns();
-        losses.look(membership, now);
+        losses.look(membership, &keeper.standing, now);
         let share = membership.share();
         let rest = reclaimer.round(pager, share.bytes);
-        if rest.exhausted || losses.is_beyond(share, now) {
+        // Who waits for his turn has less than he will have.
+        let is_exhausted = rest.exhausted && !keeper.standing.waits();
+        if is_exhausted || losses.is_beyond(share, now) {
             report_exhausted(membership);
         }
         watchdog.look(keeper);

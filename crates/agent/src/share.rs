@@ -3,8 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use page::ByteCount;
+use pager::Standing;
 use pager::ledger::{Counter, Gauge, Phase, Process};
 use policy::shares::{self, Claim, Holder, Loss, Share};
+use sys::thread::Processors;
 
 use crate::entry::Membership;
 
@@ -19,11 +21,22 @@ pub(crate) struct Losses {
     lost: u64,
     /// Since when the budget has been out of reach.
     beyond_since_ns: Option<u64>,
+    /// It was somebody else's turn.
+    has_waited: bool,
+    processors: Option<u32>,
 }
 
 impl Losses {
     /// Writes down what is lost of each second, and what this process may claim for it.
-    pub(crate) fn look(&mut self, membership: &Membership, now_ns: u64) {
+    pub(crate) fn look(&mut self, membership: &Membership, standing: &Standing, now_ns: u64) {
+        // Without a swap file the pool of who waits may have no room in so small a share.
+        let waits = standing.waits() && membership.ledger.swap_bytes_max.load(Ordering::Relaxed) > 0;
+        if waits != self.has_waited {
+            // Who has the turn has the memory.
+            let claim = if waits { Claim::MIN } else { Claim::WHOLE };
+            membership.entry.claim.store(claim.number().into(), Ordering::Relaxed);
+            self.has_waited = waits;
+        }
         let passed = now_ns - self.looked_at_ns;
         if passed < Claim::LOOK_NS {
             return;
@@ -33,9 +46,17 @@ impl Losses {
         let per_second = u128::from(lost - self.lost) * 1_000_000_000 / u128::from(passed);
         (self.looked_at_ns, self.lost) = (now_ns, lost);
         entry.set(Gauge::RefaultNsPerSecond, u64::midpoint(entry.get(Gauge::RefaultNsPerSecond), per_second as u64));
-        let all = membership.managed().map(loss);
-        let all = all.fold(Loss::default(), |sum, one| Loss { ns: sum.ns + one.ns, held: sum.held + one.held });
-        entry.claim.store(claim(entry).look(loss(entry), all).number().into(), Ordering::Relaxed);
+        let losses = membership.managed().map(loss);
+        standing.look(loss(entry), losses.clone(), self.processors(), now_ns);
+        if !waits {
+            let all = losses.fold(Loss::default(), |sum, one| Loss { ns: sum.ns + one.ns, held: sum.held + one.held });
+            entry.claim.store(claim(entry).look(loss(entry), all).number().into(), Ordering::Relaxed);
+        }
+    }
+
+    /// How many there are for this process.
+    fn processors(&mut self) -> u32 {
+        *self.processors.get_or_insert_with(|| Processors::allowed().map_or(1, |allowed| allowed.count()))
     }
 
     /// Whether the budget has been out of reach for some time.

@@ -1,5 +1,5 @@
 // So many processes with so many KiB each: each fills its memory, then touches a page here and there for some seconds, half of the
-// time not at all. Prints one sum. herd PROCESSES KIB ROUNDS
+// time not at all, or without a pause. Prints one sum. herd PROCESSES KIB ROUNDS [busy]
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static uint64_t live(size_t pages, uint64_t number, long rounds) {
+static uint64_t live(size_t pages, uint64_t number, long rounds, int busy) {
   volatile uint64_t *words = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (words == MAP_FAILED) _exit(1);
   // Words that are near to each other, as pointers and counts are.
@@ -18,7 +18,7 @@ static uint64_t live(size_t pages, uint64_t number, long rounds) {
       random = random * 6364136223846793005u + 1442695040888963407u;
       sum += words[(random >> 33) % (pages * 512)];
     }
-    if (round % 20 < 10) usleep(2000);
+    if (!busy && round % 20 < 10) usleep(2000);
   }
   return sum;
 }
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
   if (pipe(ends)) return 1;
   for (long number = 1; number <= processes; number++) {
     if (fork()) continue;
-    uint64_t sum = live(strtoul(argv[2], NULL, 10) / 4, (uint64_t)number, rounds);
+    uint64_t sum = live(strtoul(argv[2], NULL, 10) / 4, (uint64_t)number, rounds, argc > 4);
     _exit(write(ends[1], &sum, sizeof sum) != sizeof sum);
   }
   close(ends[1]);

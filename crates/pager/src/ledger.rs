@@ -13,12 +13,14 @@ use sys::sync::{Sharing, wake_all};
 
 use self::occupant::Occupancy;
 use self::reference_log::ReferenceLog;
+use self::turns::Turns;
 
 pub mod occupant;
 pub mod reference_log;
+pub mod turns;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x08");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x09");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -481,6 +483,8 @@ pub struct Ledger {
     pub area_bytes: AtomicU64,
     /// The name under which its custodian takes userfaultfds (`sys::handover::Reception`).
     pub custodian: [AtomicU64; 5],
+    /// Whose turn it is, while the processes work by turns.
+    pub turns: Turns,
     /// The processor that `pleat run` keeps busy.
     pub occupancy: Occupancy,
     /// Path of the directory or file of `--swap`, zero-terminated.

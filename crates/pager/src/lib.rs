@@ -34,9 +34,11 @@ mod state;
 mod stock;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod writer;
 
 pub use fork::{FreshBacking, Inherited};
 pub use pager::{Config, Pager};
 pub use reclaimer::{Reclaimer, Rest};
 pub use server::{Server, Stuck};
+pub use turn::{Party, Standing, Turn};

@@ -188,6 +188,18 @@ impl Server {
         Ok(may_be_more)
     }
 
+    /// Reads a batch of what waits, and serves no fault: they wait here. Says whether there may be more to read.
+    pub fn follow<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> bool {
+        let mut state = pager.lock_first();
+        if state.is_patient() {
+            drop(state);
+            sys::thread::sleep(RETRY_PAUSE);
+            return true;
+        }
+        // Those for whom there was no room wait, too, until some are served.
+        self.read(pager, &mut state)
+    }
+
     /// Gives back the memory of buffers, which hold nothing between two faults: for when nothing waits.
     pub fn relinquish(&mut self) {
         for page in &mut self.pages {
@@ -200,7 +212,8 @@ impl Server {
         self.worker.relinquish();
     }
 
-    /// Whether faults wait that cannot be served before a fork is done. Its end sends no message, so come back soon.
+    /// Whether faults wait that cannot be served before a fork is done, or were not to be. What ends that sends no message, so come
+    /// back soon.
     pub fn has_deferred(&self) -> bool {
         self.inbox.queued > 0
     }

@@ -10,6 +10,7 @@ extern crate alloc;
 pub mod admission;
 pub mod area;
 pub mod drop_behind;
+pub mod load_control;
 pub mod prefetch;
 pub mod replacement;
 pub mod shares;

@@ -20,7 +20,7 @@ impl Claim {
     /// All of it.
     pub const WHOLE: Self = Self(1 << 10);
     /// A process that touches nothing keeps what its even part is.
-    const MIN: Self = Self(1 << 5);
+    pub const MIN: Self = Self(1 << 5);
     /// Time between two looks, ns.
     pub const LOOK_NS: u64 = 50_000_000;
     /// Who loses less than this part of the mean gives up some, as a divisor: what costs about the same stays where it is.

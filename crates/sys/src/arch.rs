@@ -40,6 +40,7 @@ pub(crate) mod number {
     pub(crate) const CLONE: usize = 56;
     pub(crate) const KILL: usize = 62;
     pub(crate) const KCMP: usize = 312;
+    pub(crate) const CLOCK_GETTIME: usize = 228;
     pub(crate) const EXIT: usize = 60;
     pub(crate) const GETPID: usize = 39;
     pub(crate) const GETTID: usize = 186;
@@ -87,6 +88,7 @@ pub(crate) mod number {
     pub(crate) const CLONE: usize = 220;
     pub(crate) const KILL: usize = 129;
     pub(crate) const KCMP: usize = 272;
+    pub(crate) const CLOCK_GETTIME: usize = 113;
     pub(crate) const EXIT: usize = 93;
     pub(crate) const GETPID: usize = 172;
     pub(crate) const GETTID: usize = 178;

@@ -134,6 +134,28 @@ fn a_layout_message_behind_many_faults_is_read() {
     }
 }
 
+/// Where processes work by turns, faults wait; layout messages do not.
+#[test]
+fn while_faults_are_held_back_layout_messages_are_read() {
+    let mut world = world(400, Setup::plain(7), Content::Text);
+    let page = PageIndex(FIRST);
+    while world.pager.lock().cache.place(page) == Place::Resident {
+        world.round();
+        Worker::evict(&world.pager);
+        Worker::patient().encode(&world.pager);
+    }
+    let kernel = &world.pager.kernel;
+    assert!(matches!(kernel.access(1000, page, None), Access::Blocked));
+    world.program.borrow_mut().remap(kernel, 0, range(300, 8), PageIndex(FIRST + 1000), false);
+    while kernel.has_messages() {
+        world.server.borrow_mut().follow(&world.pager);
+    }
+    assert!(kernel.is_waiting(1000) && world.server.borrow().has_deferred());
+    world.server.borrow_mut().serve(&world.pager).unwrap();
+    assert!(!kernel.is_waiting(1000) && !world.server.borrow().has_deferred());
+    world.finish().unwrap();
+}
+
 /// Without swap such pages go out and straight back. A fault that finds no room must not move them for ever.
 #[test]
 fn incompressible_pages_do_not_hold_a_fault_up() {

@@ -1,0 +1,196 @@
+//! Turns: which process of a run goes on where they work by turns (`policy::load_control`).
+//!
+//! As at a counter: who waits takes a ticket, and the tickets are called one after the other. Nobody is trusted to call the next one:
+//! whoever waits does, when the turn is over, or when who has it does nothing with it, has ended, or does not claim it.
+
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+
+use policy::load_control::{CLAIM_NS, CONTROL_NS, TURN_NS};
+
+const MS: u64 = 1_000_000;
+
+/// See the module. Zero is valid: no turns, and nobody waits.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Turns {
+    /// Until when there are turns: ns of `CLOCK_MONOTONIC`.
+    until_ns: AtomicU64,
+    /// The ticket that is called, and the low half of the millisecond when its turn ends.
+    called: AtomicU64,
+    /// The ticket of who has claimed his turn, and the number of his entry, counted from 1.
+    holder: AtomicU64,
+    /// The next ticket.
+    next: AtomicU32,
+    _unused: AtomicU32,
+}
+
+/// Where a ticket is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// It is this one's turn.
+    Called,
+    /// Not yet.
+    Waits,
+    /// It has been, or nobody claimed it in time.
+    Passed,
+}
+
+fn pair(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+const fn halves(pair: u64) -> (u32, u32) {
+    ((pair >> 32) as u32, pair as u32)
+}
+
+/// The millisecond at `ns`. Half of its bits are enough for turns.
+const fn ms(ns: u64) -> u32 {
+    (ns / MS) as u32
+}
+
+impl Turns {
+    /// From now on there are turns, for some seconds. Tickets of before are void.
+    pub fn begin(&self, now_ns: u64) {
+        let before = self.until_ns.load(Relaxed);
+        if self.until_ns.compare_exchange(before, now_ns + CONTROL_NS, AcqRel, Relaxed).is_ok() {
+            let next = self.next.load(Acquire);
+            self.called.store(pair(next, ms(now_ns + CLAIM_NS)), Relaxed);
+        }
+    }
+
+    /// Whether there are turns now. A clock that is far from the others', in a time namespace of its own, knows of none.
+    pub fn are_on(&self, now_ns: u64) -> bool {
+        let until = self.until_ns.load(Relaxed);
+        now_ns < until && until - now_ns <= CONTROL_NS
+    }
+
+    /// A ticket.
+    pub fn take(&self) -> u32 {
+        self.next.fetch_add(1, AcqRel)
+    }
+
+    /// Where a ticket is.
+    pub fn place(&self, ticket: u32) -> Place {
+        let (called, _) = halves(self.called.load(Acquire));
+        match ticket.wrapping_sub(called) as i32 {
+            0 => Place::Called,
+            1.. => Place::Waits,
+            _ => Place::Passed,
+        }
+    }
+
+    /// For who is called: his turn begins, if it has not yet.
+    pub fn claim(&self, ticket: u32, slot: u32, now_ns: u64) {
+        if self.holder.load(Relaxed) != pair(ticket, slot + 1) {
+            self.holder.store(pair(ticket, slot + 1), Relaxed);
+            let before = self.called.load(Acquire);
+            let begun = pair(ticket, ms(now_ns + TURN_NS));
+            if halves(before).0 == ticket {
+                // Who has called the next one meanwhile has.
+                let _ = self.called.compare_exchange(before, begun, AcqRel, Relaxed);
+            }
+        }
+    }
+
+    /// Who has the turn that is called, if he has claimed it: his ticket and the place of his entry.
+    pub fn holder(&self) -> Option<(u32, u32)> {
+        let (ticket, number) = halves(self.holder.load(Relaxed));
+        let is_called = ticket == halves(self.called.load(Acquire)).0;
+        number.checked_sub(1).filter(|_| is_called).map(|slot| (ticket, slot))
+    }
+
+    /// For who waits: calls the next ticket if this turn is over, or if the ticket that is called is the one `given_up`.
+    pub fn call_next(&self, given_up: Option<u32>, now_ns: u64) {
+        let before = self.called.load(Acquire);
+        let (ticket, end) = halves(before);
+        let left = end.wrapping_sub(ms(now_ns)) as i32;
+        // A time that is further away than any turn is that of another clock, or of long ago.
+        let is_over = left <= 0 || i64::from(left) * MS as i64 > TURN_NS as i64;
+        if is_over || given_up == Some(ticket) {
+            let next = pair(ticket.wrapping_add(1), ms(now_ns + CLAIM_NS));
+            let _ = self.called.compare_exchange(before, next, AcqRel, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_are_called_in_order() {
+        let turns = Turns::default();
+        let now = 5_000_000_000_000_000;
+        let tickets = [0; 3].map(|_| turns.take());
+        assert_eq!(tickets.map(|ticket| turns.place(ticket)), [Place::Called, Place::Waits, Place::Waits]);
+        turns.claim(tickets[0], 70, now);
+        assert_eq!(turns.holder(), Some((tickets[0], 70)));
+        turns.call_next(None, now + TURN_NS - 10 * MS);
+        assert_eq!(turns.place(tickets[0]), Place::Called, "his turn is not over");
+        turns.call_next(None, now + TURN_NS + MS);
+        assert_eq!(tickets.map(|ticket| turns.place(ticket)), [Place::Passed, Place::Called, Place::Waits]);
+        // One who does not claim his turn, and one who does nothing with it.
+        assert_eq!(turns.holder(), None);
+        turns.call_next(None, now + TURN_NS + CLAIM_NS + 3 * MS);
+        turns.claim(tickets[2], 71, now + TURN_NS + CLAIM_NS + 3 * MS);
+        assert_eq!(turns.holder(), Some((tickets[2], 71)));
+        turns.call_next(Some(tickets[1]), now + TURN_NS + CLAIM_NS + 4 * MS);
+        assert_eq!(turns.place(tickets[2]), Place::Called, "somebody else has called since");
+        turns.call_next(Some(tickets[2]), now + TURN_NS + CLAIM_NS + 4 * MS);
+        assert_eq!(turns.place(tickets[2]), Place::Passed);
+        assert_eq!(turns.place(turns.take()), Place::Called, "who comes alone need not wait");
+    }
+
+    #[test]
+    fn a_turn_is_claimed_once() {
+        let turns = Turns::default();
+        let now = 1_000_000_000_000;
+        let ticket = turns.take();
+        turns.claim(ticket, 70, now);
+        turns.claim(ticket, 70, now + TURN_NS);
+        turns.call_next(None, now + TURN_NS + 10 * MS);
+        assert_eq!(turns.place(ticket), Place::Passed);
+    }
+
+    #[test]
+    fn turns_end_by_themselves_and_on_other_clocks_there_are_none() {
+        let turns = Turns::default();
+        let now = 1_000_000_000_000;
+        assert!(!turns.are_on(now));
+        turns.begin(now);
+        assert!(turns.are_on(now) && turns.are_on(now + CONTROL_NS - 1));
+        assert!(!turns.are_on(now + CONTROL_NS) && !turns.are_on(now - 1_000_000_000));
+        let before = [0; 3].map(|_| turns.take());
+        turns.begin(now + CONTROL_NS);
+        assert_eq!(before.map(|ticket| turns.place(ticket)), [Place::Passed; 3], "they are void");
+        assert_eq!(turns.place(turns.take()), Place::Called);
+    }
+
+    /// Whoever waits calls; of several that do at the same time one does.
+    #[test]
+    fn of_many_threads_one_has_the_turn() {
+        let turns = Turns::default();
+        let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for pid in 1..=4 {
+                let (turns, inside, most) = (&turns, &inside, &most);
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let ticket = turns.take();
+                        while turns.place(ticket) != Place::Called {
+                            std::thread::yield_now();
+                        }
+                        turns.claim(ticket, pid, 0);
+                        most.fetch_max(inside.fetch_add(1, AcqRel) + 1, AcqRel);
+                        inside.fetch_sub(1, AcqRel);
+                        turns.call_next(Some(ticket), 0);
+                    }
+                });
+            }
+        });
+        assert_eq!(most.load(Acquire), 1);
+    }
+}
