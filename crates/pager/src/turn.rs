@@ -12,7 +12,7 @@ use crate::ledger::turns::Place;
 use crate::ledger::{Counter, Ledger, Process};
 
 /// Between two looks whether who has the turn works, ns.
-const ACTIVE_LOOK_NS: u64 = 30_000_000;
+const ACTIVE_LOOK_NS: u64 = 10_000_000;
 /// Who has had less than this part of a processor between them does not, as a divisor.
 const ACTIVE_DIVISOR: u64 = 10;
 
