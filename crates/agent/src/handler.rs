@@ -18,8 +18,8 @@ const IDLE: Duration = Duration::from_millis(100);
 /// Between two looks at faults that cannot be served before a fork is done.
 const DEFERRED_PAUSE: Duration = Duration::from_micros(50);
 
-/// The same at faults that wait for this process's turn.
-const TURN_PAUSE: Duration = Duration::from_millis(1);
+/// The same at faults that wait for this process's turn; the layout messages that come meanwhile wait for no more than that.
+const TURN_PAUSE: Duration = Duration::from_micros(200);
 /// Between two looks whether children that cannot be followed have ended.
 const REFUSED_LOOK: Duration = Duration::from_secs(1);
 
@@ -56,22 +56,22 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
             let now = pager.kernel.now_ns();
             entry.busy_since_ns.store(now, Ordering::Relaxed);
             misbehave(keeper);
-            // Who forks has all others wait for him.
-            let may_serve = keeper.forks.stages.wants_rest()
-                || turn.lets_serve(&keeper.standing, party, server.has_deferred(), now);
-            let may_be_more = if may_serve {
-                server.serve(pager).unwrap_or_else(|stuck| give_up(stuck))
-            } else {
-                server.follow(pager)
+            // While this process forks its threads wait for the one that does.
+            let mut may = |has_faults| {
+                keeper.forks.stages.wants_rest() || turn.lets_serve(&keeper.standing, party, has_faults, now)
             };
+            let mut may_serve = may(server.has_deferred());
+            let mut may_be_more = !may_serve && server.follow(pager);
+            may_serve = may_serve || server.has_deferred() && may(true);
+            if may_serve {
+                may_be_more = server.serve(pager).unwrap_or_else(|stuck| give_up(stuck));
+            }
             placement.follow(server.last_thread(), server.served(), keeper.occupancy);
             attendant.attend(keeper, &mut server);
             match server.has_deferred() {
-                true if may_serve => thread::sleep(DEFERRED_PAUSE),
-                // Messages end it.
-                true if !may_be_more => _ = pager.kernel.wait_for_messages(Some(TURN_PAUSE)),
+                true => thread::sleep(if may_serve { DEFERRED_PAUSE } else { TURN_PAUSE }),
                 false if !may_be_more => break,
-                _ => {}
+                false => {}
             }
         }
         keeper.standing.has_no_faults();

@@ -370,9 +370,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
         losses.look(membership, &keeper.standing, now);
         let share = membership.share();
         let rest = reclaimer.round(pager, share.bytes);
-        // Who waits for his turn has less than he will have.
-        let is_exhausted = rest.exhausted && !keeper.standing.waits();
-        if is_exhausted || losses.is_beyond(share, now) {
+        if rest.exhausted && losses.can_judge(now) || losses.is_beyond(share, now) {
             report_exhausted(membership);
         }
         watchdog.look(keeper);

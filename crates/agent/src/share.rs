@@ -13,6 +13,9 @@ use crate::entry::Membership;
 /// How long what all processes need at the least must have been more than the budget before that is told: they come and go.
 const BEYOND_NS: u64 = 1_000_000_000;
 
+/// A swap file with less room than this is full.
+const ROOM_TO_SPILL: u64 = 1 << 20;
+
 /// What this process has lost so far, as of the last look.
 #[derive(Default)]
 pub(crate) struct Losses {
@@ -21,21 +24,26 @@ pub(crate) struct Losses {
     lost: u64,
     /// Since when the budget has been out of reach.
     beyond_since_ns: Option<u64>,
-    /// It was somebody else's turn.
-    has_waited: bool,
+    /// It is somebody else's turn.
+    gives_way: bool,
+    /// When that was last so.
+    gave_way_at_ns: u64,
     processors: Option<u32>,
 }
 
 impl Losses {
     /// Writes down what is lost of each second, and what this process may claim for it.
     pub(crate) fn look(&mut self, membership: &Membership, standing: &Standing, now_ns: u64) {
-        // Without a swap file the pool of who waits may have no room in so small a share.
-        let waits = standing.waits() && membership.ledger.swap_bytes_max.load(Ordering::Relaxed) > 0;
-        if waits != self.has_waited {
+        let waits = standing.waits();
+        let gives_way = waits && has_room_to_spill(membership);
+        if gives_way != self.gives_way {
             // Who has the turn has the memory.
-            let claim = if waits { Claim::MIN } else { Claim::WHOLE };
+            let claim = if gives_way { Claim::MIN } else { Claim::WHOLE };
             membership.entry.claim.store(claim.number().into(), Ordering::Relaxed);
-            self.has_waited = waits;
+            self.gives_way = gives_way;
+        }
+        if gives_way {
+            self.gave_way_at_ns = now_ns;
         }
         let passed = now_ns - self.looked_at_ns;
         if passed < Claim::LOOK_NS {
@@ -59,11 +67,22 @@ impl Losses {
         *self.processors.get_or_insert_with(|| Processors::allowed().map_or(1, |allowed| allowed.count()))
     }
 
+    /// Whether what the reclaimer finds tells that the budget cannot be met: who gives way has less than he will have.
+    pub(crate) fn can_judge(&self, now_ns: u64) -> bool {
+        now_ns - self.gave_way_at_ns > BEYOND_NS
+    }
+
     /// Whether the budget has been out of reach for some time.
     pub(crate) fn is_beyond(&mut self, share: Share, now_ns: u64) -> bool {
         self.beyond_since_ns = if share.is_beyond { Some(self.beyond_since_ns.unwrap_or(now_ns)) } else { None };
         self.beyond_since_ns.is_some_and(|since| now_ns - since > BEYOND_NS)
     }
+}
+
+/// Whether the pool of this process can shrink. Where it cannot, its share does not either.
+fn has_room_to_spill(membership: &Membership) -> bool {
+    let left = membership.ledger.swap_bytes_max.load(Ordering::Relaxed);
+    left.saturating_sub(membership.entry.get(Gauge::SwapFileBytes)) > ROOM_TO_SPILL
 }
 
 impl Membership {

@@ -222,7 +222,9 @@ fn signals_meet_no_half_done_change_of_the_layout() {
 
 #[test]
 fn threads_use_and_change_the_same_memory_in_user_mode() {
-    compare_source("user-contended", "24M", "contended.c", &[&std::process::id().to_string(), "5"]);
+    let seed = std::process::id().to_string();
+    println!("seed {seed}");
+    compare_source("user-contended", "24M", "contended.c", &[&seed, "5"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.references.is_some()
     }
 
-    /// The program's own time: without what it has waited for us.
+    /// The program's own time: without the time that serving its faults has taken.
     fn program_ns(&self) -> u64 {
         self.kernel.now_ns().saturating_sub(self.entry.count(Counter::ServeNs))
     }

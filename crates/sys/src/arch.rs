@@ -26,6 +26,7 @@ pub(crate) mod number {
     pub(crate) const BRK: usize = 12;
     pub(crate) const MINCORE: usize = 27;
     pub(crate) const EXECVE: usize = 59;
+    pub(crate) const EXECVEAT: usize = 322;
     pub(crate) const MREMAP: usize = 25;
     pub(crate) const MADVISE: usize = 28;
     pub(crate) const UNSHARE: usize = 272;

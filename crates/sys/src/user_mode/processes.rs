@@ -110,6 +110,13 @@ pub(super) fn is_forking() -> bool {
 }
 
 /// Waits until nobody forks.
+pub(super) fn wait_while_forking() {
+    while is_forking() {
+        wait_for_fork();
+    }
+}
+
+/// Waits for a fork's end, for a moment at most.
 pub(super) fn wait_for_fork() {
     wait_while(&FORKING, 1, Duration::from_millis(1), Sharing::Process);
 }

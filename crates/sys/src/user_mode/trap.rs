@@ -124,6 +124,8 @@ fn gather(hold: &mut Hold, pieces: &[calls::Piece], arguments: &[u64; 6], place:
 fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     let arguments = context.arguments();
     match context.rax as usize {
+        // What a fork sets for a moment would stay with the new program.
+        number::EXECVE | number::EXECVEAT => processes::wait_while_forking(),
         // They do not come back.
         number::EXIT | number::EXIT_GROUP => return context.rip = pleat_bare as *const () as u64,
         number::SECCOMP | number::PRCTL if is_refused(context.rax as usize, &arguments) => {
