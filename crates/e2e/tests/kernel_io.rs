@@ -106,12 +106,18 @@ fn a_debugger_reads_what_is_there_or_is_refused() {
 /// Attributes, counts and answers of performance events; and stacks that are copied where nobody may wait for a page.
 #[test]
 fn performance_events_of_cold_memory() {
-    if let Some(run) = crossed("perf.c", "events")
-        && !run.stdout.starts_with(b"no ")
-    {
+    // Whether a sample meets a stack that is out is a matter of luck.
+    for _ in 0..4 {
+        let Some(run) = crossed("perf.c", "events") else { return };
+        if run.stdout.starts_with(b"no ") {
+            return;
+        }
         assert_cold(&run);
-        assert!(cut_stacks(&run) > 0, "the stack was never out: {}", run.stderr);
+        if cut_stacks(&run) > 0 {
+            return;
+        }
     }
+    panic!("in four runs the stack was never out");
 }
 
 fn cut_stacks(run: &Run) -> u64 {
