@@ -96,8 +96,13 @@ impl Inbox {
         if let Some(place) = self.queue.get_mut(self.queued) {
             *place = fault;
             self.queued += 1;
-            return;
+        } else {
+            self.leave_out(fault);
         }
+    }
+
+    /// Of a fault that is not queued its thread is woken later, and faults again if it still wants the page.
+    fn leave_out(&mut self, fault: Fault) {
         let page = PageRange::new(fault.page, PageCount(1));
         let left = self.left_out.unwrap_or(page);
         self.left_out = Some(PageRange { start: left.start.min(page.start), end: left.end.max(page.end) });
@@ -172,6 +177,11 @@ impl Server {
             sys::thread::sleep(RETRY_PAUSE);
             return Ok(true);
         }
+        if self.inbox.left_out.is_some() {
+            drop(state);
+            self.inbox.ask_again(pager);
+            return Ok(true);
+        }
         let may_be_more = self.read(pager, &mut state);
         let mut held = Some(state);
         // The queue grows while a fault waits for layout messages to be read.
@@ -196,8 +206,12 @@ impl Server {
             sys::thread::sleep(RETRY_PAUSE);
             return true;
         }
-        // Those for whom there was no room wait, too, until some are served.
-        self.read(pager, &mut state)
+        // Not queued: until it can be served a fault may be out of date, by a guard region of which no message tells.
+        let Inbox { left_out, .. } = &mut self.inbox;
+        let mut waiting = Inbox { queue: [NO_FAULT; QUEUE], queued: QUEUE, left_out: *left_out, last_thread: 0 };
+        let may_be_more = waiting.read(pager, &mut state);
+        *left_out = waiting.left_out;
+        may_be_more
     }
 
     /// Gives back the memory of buffers, which hold nothing between two faults: for when nothing waits.
@@ -215,7 +229,7 @@ impl Server {
     /// Whether faults wait that cannot be served before a fork is done, or were not to be. What ends that sends no message, so come
     /// back soon.
     pub fn has_deferred(&self) -> bool {
-        self.inbox.queued > 0
+        self.inbox.queued > 0 || self.inbox.left_out.is_some()
     }
 
     /// Faults served so far.
