@@ -55,8 +55,11 @@ pub(crate) fn is_gone(pid: u32) -> bool {
 
 /// Whether a process that has this stat has ended with all its threads. What cannot be read may live.
 pub(crate) fn is_dead(pid: u32, stat: Stat) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
-    stat.is_dead() && tasks.map_or_else(|error| is_absent(&error), |_| living_thread(pid).is_none())
+    stat.is_dead()
+        && match fs::read_dir(format!("/proc/{pid}/task")) {
+            Ok(_) => living_thread(pid).is_none(),
+            Err(error) => is_absent(&error),
+        }
 }
 
 fn is_absent(error: &std::io::Error) -> bool {

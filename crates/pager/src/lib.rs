@@ -3,7 +3,7 @@
 //! Three threads drive it. The *server* reads the kernel's messages and brings missing pages ([`Server`]), and moves
 //! some out where that is cheaper from its processor, or where room is short; the *reclaimer* keeps free room ahead of
 //! need: it finds memory, moves cold pages out, encodes them, writes back, cleans and compacts ([`Reclaimer`]); the
-//! *writer* waits for the device. All share one [`Pager`]: the state under one lock, which is held for microseconds,
+//! *writer* waits for the device. Where the processes of a run work by turns, [`Turn`] says when the server serves nothing. All share one [`Pager`]: the state under one lock, which is held for microseconds,
 //! never while encoding, decoding, or waiting for a device. Everything goes through [`sys::kernel::Kernel`], so that a
 //! fake kernel drives the same code in tests.
 #![cfg_attr(not(test), no_std)]

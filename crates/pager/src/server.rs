@@ -76,7 +76,7 @@ struct Asked {
 struct Inbox {
     queue: [Fault; QUEUE],
     queued: usize,
-    /// From the first to the last page for which there was no room.
+    /// From the first to the last page for which there was no room, or which may not be served yet.
     left_out: Option<PageRange>,
     /// The thread of the last fault read.
     last_thread: u32,
@@ -108,7 +108,7 @@ impl Inbox {
         self.left_out = Some(PageRange { start: left.start.min(page.start), end: left.end.max(page.end) });
     }
 
-    /// Wakes those for whom there was no room: their faults come again.
+    /// Wakes those that were left out: their faults come again.
     fn ask_again<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
         if let Some(range) = self.left_out.take() {
             pager.kernel.wake(range);
@@ -198,7 +198,8 @@ impl Server {
         Ok(may_be_more)
     }
 
-    /// Reads a batch of what waits, and serves no fault: they wait here. Says whether there may be more to read.
+    /// Reads a batch of what waits, and serves no fault: those come again when they may be served. Until then one may be out of
+    /// date, by a guard region of which no message tells. Says whether there may be more to read.
     pub fn follow<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> bool {
         let mut state = pager.lock_first();
         if state.is_patient() {
@@ -206,12 +207,11 @@ impl Server {
             sys::thread::sleep(RETRY_PAUSE);
             return true;
         }
-        // Not queued: until it can be served a fault may be out of date, by a guard region of which no message tells.
-        let Inbox { left_out, .. } = &mut self.inbox;
-        let mut waiting = Inbox { queue: [NO_FAULT; QUEUE], queued: QUEUE, left_out: *left_out, last_thread: 0 };
-        let may_be_more = waiting.read(pager, &mut state);
-        *left_out = waiting.left_out;
-        may_be_more
+        let inbox = &mut self.inbox;
+        while let Some(fault) = inbox.next() {
+            inbox.leave_out(fault);
+        }
+        pager.read_messages(&mut state, &mut |fault| inbox.leave_out(fault))
     }
 
     /// Gives back the memory of buffers, which hold nothing between two faults: for when nothing waits.

@@ -61,7 +61,7 @@ impl Turns {
         }
     }
 
-    /// Whether there are turns now. A clock that is far from the others', in a time namespace of its own, knows of none.
+    /// Whether there are turns now. A time that is further away is that of another clock (time namespaces).
     pub fn are_on(&self, now_ns: u64) -> bool {
         let until = self.until_ns.load(Relaxed);
         now_ns < until && until - now_ns <= CONTROL_NS
