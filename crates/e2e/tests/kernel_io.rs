@@ -75,6 +75,16 @@ fn pages_that_the_kernel_holds() {
     }
 }
 
+/// The same behind a slow device, in whose queue the pages lie for half a second.
+#[test]
+fn pages_that_wait_in_a_devices_queue() {
+    if let Some(run) = crossed("kernel_io.c", "held")
+        && !run.stdout.starts_with(b"no ")
+    {
+        assert_cold(&run);
+    }
+}
+
 /// Inline and from the kernel's own threads, in registered buffers and in others, and reads that wait.
 #[test]
 fn io_uring_reads_and_writes() {

@@ -11,8 +11,8 @@ use page::{PAGE_BYTES, PageIndex};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::Errno;
 use crate::kernel::PageRange;
+use crate::{Errno, apart};
 
 /// Frees pages that mlockall has locked, too (Linux 5.18); rustix has no name for it.
 const MADV_DONTNEED_LOCKED: i32 = 24;
@@ -46,10 +46,11 @@ impl Area {
     pub fn reserve_closed(bytes: usize) -> Result<Self, Errno> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
-        let whole = unsafe {
-            rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes + 2 * PAGE_BYTES, ProtFlags::empty(), flags)?
-        };
+        let whole_bytes = bytes + 2 * PAGE_BYTES;
+        let whole = apart::map(whole_bytes, |at, fixed| {
+            // SAFETY: a new mapping where nothing is touches no memory that anybody else uses.
+            unsafe { rustix::mm::mmap_anonymous(at, whole_bytes, ProtFlags::empty(), flags | fixed) }
+        })?;
         let base = whole.cast::<u8>().wrapping_add(PAGE_BYTES);
         let area = Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes, open: 0 };
         own::add(area.span())?;

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod apart;
 mod arch;
 
 pub mod addresses;

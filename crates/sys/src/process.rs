@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit};
 use crate::arch::{self, number};
 use crate::host::Shared;
 use crate::proc_files::Stat;
-use crate::{Area, Errno, maps};
+use crate::{Area, Errno, apart, maps};
 
 fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
@@ -26,11 +26,11 @@ pub fn open_shared<T: Shared>(path: &CStr) -> Result<&'static T, Errno> {
     if rustix::fs::fstat(&file)?.st_size != size_of::<T>() as i64 {
         return Err(Errno::INVAL);
     }
-    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
-    let mapping = unsafe {
+    let mapping = apart::map(size_of::<T>(), |at, fixed| {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        rustix::mm::mmap(core::ptr::null_mut(), size_of::<T>(), access, MapFlags::SHARED, &file, 0)?
-    };
+        // SAFETY: a new mapping where nothing is touches no memory that anybody else uses.
+        unsafe { rustix::mm::mmap(at, size_of::<T>(), access, MapFlags::SHARED | fixed, &file, 0) }
+    })?;
     // SAFETY: the mapping is as long as a `T`, page-aligned, and never undone; its maker has sealed the file against
     // shrinking; `Shared` promises that any content is valid and that all access is atomic.
     Ok(unsafe { &*mapping.cast::<T>() })

@@ -277,7 +277,7 @@ fn is_ours_again(piece: Piece) -> bool {
 }
 
 /// Addresses for `bytes`.
-fn reserve(bytes: usize) -> Result<usize, Errno> {
+pub(crate) fn reserve(bytes: usize) -> Result<usize, Errno> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
     let place = unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::empty(), flags)? };

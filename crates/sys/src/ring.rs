@@ -14,8 +14,8 @@ use rustix::io_uring::{
 };
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::Errno;
 use crate::file::File;
+use crate::{Errno, apart};
 
 /// Reads that one call has on their way.
 pub const READS_MAX: usize = 8;
@@ -211,8 +211,10 @@ impl Shared {
     fn map(fd: &OwnedFd, bytes: usize, offset: u64) -> Result<Self, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
-        let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), bytes, access, flags, fd, offset)? };
+        let base = apart::map(bytes, |at, fixed| {
+            // SAFETY: a new mapping where nothing is touches no memory that anybody else uses.
+            unsafe { rustix::mm::mmap(at, bytes, access, flags | fixed, fd, offset) }
+        })?;
         let shared = Self { base: base.cast(), bytes };
         // SAFETY: the advice concerns this mapping and changes no content.
         unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxDontFork)? };

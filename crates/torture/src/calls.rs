@@ -134,9 +134,10 @@ pub(crate) fn read_two(file: c_int, places: [usize; 2], bytes: usize) -> Result<
     result(unsafe { libc::readv(file, parts.as_ptr(), 2) })
 }
 
-/// Copies within this process by `process_vm_readv`.
-pub(crate) fn copy_by_kernel(from: usize, to: usize, bytes: usize) -> Result<usize, Errno> {
-    copy_from_process(std::process::id() as libc::pid_t, from, to, bytes)
+/// Copies within this process by `process_vm_readv` or `process_vm_writev`.
+pub(crate) fn copy_by_kernel(from: usize, to: usize, bytes: usize, by_writing: bool) -> Result<usize, Errno> {
+    let copy = if by_writing { copy_to_process } else { copy_from_process };
+    copy(std::process::id() as libc::pid_t, from, to, bytes)
 }
 
 /// `process_vm_readv`.
@@ -145,6 +146,14 @@ pub(crate) fn copy_from_process(pid: libc::pid_t, from: usize, to: usize, bytes:
     let local = libc::iovec { iov_base: to as *mut c_void, iov_len: bytes };
     // SAFETY: the kernel checks both addresses; the caller owns what is written to.
     result(unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) })
+}
+
+/// `process_vm_writev`.
+pub(crate) fn copy_to_process(pid: libc::pid_t, from: usize, to: usize, bytes: usize) -> Result<usize, Errno> {
+    let remote = libc::iovec { iov_base: to as *mut c_void, iov_len: bytes };
+    let local = libc::iovec { iov_base: from as *mut c_void, iov_len: bytes };
+    // SAFETY: the kernel checks both addresses; the caller owns what is written to.
+    result(unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) })
 }
 
 /// Waits on the word at `at` while it is `value`, for 50 ms at most.

@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::area::Area;
+use crate::area::{Area, Page};
 use crate::calls;
 use crate::content::{self, Key, PAGE};
 use crate::random::{Random, mix};
@@ -19,6 +19,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ("fork, change root", 1, fork_and_change_root),
     ("fork, filter calls", 1, fork_and_filter),
     ("read the parent", 1, read_parent),
+    ("write to the parent", 1, write_to_parent),
 ];
 
 /// Processes besides the first ones at a time.
@@ -43,6 +44,8 @@ pub(crate) enum Task {
     Write(usize, Key),
     /// Look at a page of the parent's at this address.
     ReadParent(usize, Key),
+    /// Write a page of the parent's, which has this number, at this address.
+    WriteToParent(u32, usize, Key),
 }
 
 /// Forks; `None` if there are too many processes. The child does its task and ends.
@@ -90,6 +93,7 @@ fn work(worker: &mut Worker, task: Task, seed: u64, is_hushed: bool) -> ! {
         }
         Task::Write(at, key) => content::write(at, key),
         Task::ReadParent(at, key) => look_at_parent(worker, at, key),
+        Task::WriteToParent(parent, at, key) => fill_in_parent(worker, parent, at, key),
         Task::Forever => {
             worker.depth = DEPTH_MAX;
             worker.areas.iter_mut().for_each(Area::has_been_forked);
@@ -276,6 +280,44 @@ fn look_at_parent(worker: &Worker, from: usize, key: Key) {
         Ok((PAGE, Err(wrong))) => worker.fail("the parent's page", &Trouble::Other("another word", wrong.found)),
         Ok((bytes, _)) => worker.fail("the parent's page", &Trouble::Other("short", bytes as u64)),
         Err(errno) => worker.fail("the parent's page", &Trouble::Refused("process_vm_readv", errno)),
+    }
+}
+
+/// The exit status of a child that could not write to its parent.
+const NOT_WRITTEN: c_int = 6;
+
+/// A child writes a page of the process that has forked it, which waits meanwhile.
+fn write_to_parent(worker: &mut Worker) -> Done {
+    let (seed, key) = (worker.random.word(), Key::new(worker.random.word()));
+    let number = worker.draw_area()?;
+    let area = &worker.areas[number];
+    let Some(page) = area.draw_open(&mut worker.random) else { return Ok(()) };
+    let task = Task::WriteToParent(std::process::id(), area.at(page), key);
+    let Some(pid) = child(worker, task, seed)? else { return Ok(()) };
+    match calls::wait(pid).map_err(of("waitpid"))?.1 {
+        0 => worker.areas[number].pages[page] = Page { key, ..Page::FRESH },
+        status if status == NOT_WRITTEN << 8 || status == 3 << 8 || report().is_over() => {}
+        status => return Err(Trouble::Other("a child's wait status", status as u64)),
+    }
+    worker.areas[number].check(page).map_err(|bad| Trouble::Bad("written by a child", bad))
+}
+
+fn fill_in_parent(worker: &Worker, parent: u32, to: usize, key: Key) {
+    let written = calls::map(0, PAGE, calls::READ_WRITE).and_then(|from| {
+        content::write(from, key);
+        // SAFETY: asks for a number. Who takes the place of a dead parent is not written to.
+        let is_there = unsafe { libc::getppid() } == parent as libc::pid_t;
+        if is_there { calls::copy_to_process(parent as libc::pid_t, from, to, PAGE) } else { Err(libc::ESRCH) }
+    });
+    match written {
+        Ok(PAGE) => {}
+        // As for `look_at_parent`.
+        Err(libc::EPERM | libc::EFAULT | libc::ESRCH) => {
+            report().children.fetch_sub(1, Relaxed);
+            calls::exit(NOT_WRITTEN)
+        }
+        Ok(bytes) => worker.fail("the parent's page", &Trouble::Other("short", bytes as u64)),
+        Err(errno) => worker.fail("the parent's page", &Trouble::Refused("process_vm_writev", errno)),
     }
 }
 

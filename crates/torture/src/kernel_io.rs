@@ -89,10 +89,11 @@ fn copy(worker: &mut Worker) -> Done {
         return Ok(());
     }
     let (source, target) = (worker.areas[from.0].at(from.1), worker.areas[to.0].at(to.1));
-    match calls::copy_by_kernel(source, target, PAGE) {
+    let by_writing = worker.random.below(2) == 1;
+    match calls::copy_by_kernel(source, target, PAGE, by_writing) {
         Ok(PAGE) => copied(worker, from, to),
-        Ok(bytes) => Err(Trouble::Other("a short process_vm_readv", bytes as u64)),
-        Err(errno) => Err(Trouble::Refused("process_vm_readv", errno)),
+        Ok(bytes) => Err(Trouble::Other("a short process_vm_readv or process_vm_writev", bytes as u64)),
+        Err(errno) => Err(Trouble::Refused("process_vm_readv or process_vm_writev", errno)),
     }
 }
 

@@ -92,7 +92,7 @@ fn bring(worker: &mut Worker, from: (usize, usize), at: usize) -> Result<Option<
     if page.may_be_zero {
         return Ok(None);
     }
-    match calls::copy_by_kernel(area.at(from.1), at, PAGE) {
+    match calls::copy_by_kernel(area.at(from.1), at, PAGE, false) {
         Ok(PAGE) => Ok(Some(page.key)),
         Ok(bytes) => Err(Trouble::Other("a short copy to a file", bytes as u64)),
         Err(errno) => Err(Trouble::Refused("process_vm_readv to a file", errno)),
@@ -102,10 +102,10 @@ fn bring(worker: &mut Worker, from: (usize, usize), at: usize) -> Result<Option<
 /// Copies what is at `at` to a page of an area.
 fn take(worker: &mut Worker, at: usize, key: Key, to: (usize, usize)) -> Done {
     let area = &mut worker.areas[to.0];
-    match calls::copy_by_kernel(at, area.at(to.1), PAGE) {
+    match calls::copy_by_kernel(at, area.at(to.1), PAGE, true) {
         Ok(PAGE) => {}
         Ok(bytes) => return Err(Trouble::Other("a short copy of a file", bytes as u64)),
-        Err(errno) => return Err(Trouble::Refused("process_vm_readv of a file", errno)),
+        Err(errno) => return Err(Trouble::Refused("process_vm_writev of a file", errno)),
     }
     (area.pages[to.1].key, area.pages[to.1].may_be_zero) = (key, false);
     area.check(to.1).map_err(|bad| Trouble::Bad("from a file", bad))
