@@ -81,16 +81,21 @@ __attribute__((unused)) static void under_pressure(void (*step)(void)) {
     pthread_join(thread, 0);
 }
 
-static void begin(void) {
+static void map_all(void) {
     int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
     pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     buffers = mmap(0, (size_t)BUFFERS * BUFFER, protection, flags, -1, 0);
     bulk = mmap(0, BULK, protection, flags, -1, 0);
+}
+
+static void fill_all(void) {
     for (int number = 0; number < BUFFERS; number++) fill(buffer(number), BUFFER, number);
     for (size_t at = 0; at < BULK; at += 4 * PAGE) fill(bulk + at, PAGE, at);
     chill();
     usleep(100000);
     pages_out = pages_seen = 0;
 }
+
+__attribute__((unused)) static void begin(void) { map_all(), fill_all(); }
 
 static void end(void) { fprintf(stderr, "%zu of %zu pages were out\n", pages_out, pages_seen); }

@@ -251,6 +251,23 @@ fn threads_map_unmap_move_discard_and_grow() {
     assert!(after.peaks.anon_bytes <= 64 * 1024 * 1024 * 125 / 100, "{} bytes", after.peaks.anon_bytes);
 }
 
+/// What fills them is replaced when the program maps its memory there again.
+#[test]
+fn pleat_fills_no_holes_that_the_program_has_left() {
+    let turn = turn("holes");
+    let program = match turn.compile("holes.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    for options in [&[][..], &["--user-mode"]] {
+        let options = [turn.options("40M"), words(options)].concat();
+        let after = folded(&options, &words([&program]));
+        print!("{options:?}: {:.2?}; {}", after.wall, after.stderr);
+        assert_eq!((after.shell_status(), &after.stdout[..]), (0, &b"equal\n"[..]), "{}", after.stderr);
+        turn.assert_clean(&after);
+    }
+}
+
 /// Not each thread its own memory: faults, reclaim and calls meet in the same pages.
 #[test]
 fn threads_use_and_change_the_same_memory() {

@@ -88,9 +88,8 @@ mod tests {
     #[test]
     fn where_there_are_no_such_addresses_the_kernel_chooses() {
         let choice = core::ptr::without_provenance_mut(0x7000_0000);
-        let mapped = map(PAGE_BYTES, |at, flags| {
-            if at.is_null() && flags.is_empty() { Ok(choice) } else { Err(Errno::NOMEM) }
-        });
+        let mapped =
+            map(PAGE_BYTES, |at, flags| if at.is_null() && flags.is_empty() { Ok(choice) } else { Err(Errno::NOMEM) });
         assert_eq!(mapped, Ok(choice));
     }
 }
