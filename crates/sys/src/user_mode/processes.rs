@@ -19,6 +19,8 @@ use crate::sync::{Sharing, wait_while, wake_all};
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_SETTLS: u64 = 0x8_0000;
+/// Of clone3 alone: clone takes 32 bits.
+const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 /// `struct clone_args` up to `set_tid_size`; the flags come first, stack and thread block at 5 to 7.
 const CLONE_WORDS: usize = 8;
 /// Room of a stack of which only the top is known.
@@ -42,7 +44,8 @@ fn wish(call: usize, arguments: &[u64; 6]) -> Option<Wish> {
         number::FORK => Some(Wish { flags: 0, stack: 0, stack_top: 0, thread_block: 0 }),
         number::VFORK => Some(Wish { flags: CLONE_VM | CLONE_VFORK, stack: 0, stack_top: 0, thread_block: 0 }),
         number::CLONE => {
-            Some(Wish { flags: arguments[0], stack: 0, stack_top: arguments[1], thread_block: arguments[4] })
+            let flags = arguments[0] & u64::from(u32::MAX);
+            Some(Wish { flags, stack: 0, stack_top: arguments[1], thread_block: arguments[4] })
         }
         _ => {
             let [flags, _, _, _, _, stack, bytes, thread_block] = copy_in::<CLONE_WORDS>(arguments[0])?;
@@ -57,6 +60,11 @@ pub(super) fn make(context: &mut Context, place: Place) {
     let Some(wish) = wish(context.rax as usize, &arguments) else {
         return context.rax = answer(Err(crate::Errno::FAULT));
     };
+    // The child would be without our handler, and the first call of its own would end it. Kernels before 5.5 answer the same,
+    // and so libc's posix_spawn goes on without.
+    if wish.flags & CLONE_CLEAR_SIGHAND != 0 {
+        return context.rax = answer(Err(crate::Errno::INVAL));
+    }
     // The new thread needs it after the caller has gone on, or ended: nobody may take it for a dead one.
     let mut hold = hold(Place { stack: 0, thread: holds::NOBODY, ..place });
     let mut memory = Memory { hold: &mut hold, safe: safe(place), has_room: true };
