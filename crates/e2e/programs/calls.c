@@ -226,6 +226,30 @@ static unsigned long everything(void) {
     return total;
 }
 
+// As many as a shell makes of a pattern, sorted: not in the order of their places.
+static void arguments(void) {
+    enum { COUNT = 60000, STRING_BYTES = 16 };
+    char **words = malloc((COUNT + 5) * sizeof *words), *strings = malloc(COUNT * STRING_BYTES);
+    words[0] = "sh", words[1] = "-c", words[2] = "test $# -eq 60000 && echo $1 ${60000}";
+    words[3] = "sh", words[COUNT + 4] = 0;
+    for (int at = 0; at < COUNT; at++) {
+        words[at + 4] = strings + (size_t)at * 7919 % COUNT * STRING_BYTES;
+        sprintf(words[at + 4], "%d", at);
+    }
+    chill();
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        chill();
+        execv("/bin/sh", words);
+        _exit(126);
+    }
+    int status = -1;
+    check("waitpid", waitpid(child, &status, 0), child);
+    check("many arguments", status, 0);
+    free(words), free(strings);
+}
+
 static void processes(int rounds) {
     for (int at = 0; at < rounds; at++) {
         int *status = (void *)work[500];
@@ -371,6 +395,7 @@ int main(int count, char **words) {
     faults();
     if (has_forks) {
         processes(6);
+        arguments();
         return 0;
     }
     moves();

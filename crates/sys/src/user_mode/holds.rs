@@ -21,6 +21,8 @@ use crate::thread;
 
 /// Ranges of one slot; who needs more takes more slots.
 const RANGES: usize = 8;
+/// Slots of one call. Others find some; what does not fit into these is held with all that lies in between.
+const SLOTS_OF_CALL_MAX: usize = SLOTS / 4;
 /// Calls that can be under way at once, those that threads wait in among them.
 const SLOTS: usize = 8192;
 /// Where the search for a free slot begins, by stack.
@@ -128,6 +130,7 @@ pub(super) struct Place {
 pub(super) struct Hold {
     root: usize,
     last: usize,
+    slots: usize,
     place: Place,
 }
 
@@ -139,7 +142,7 @@ impl Hold {
         slot.root.store(NO_SLOT, Ordering::Relaxed);
         slot.parties.store(1, Ordering::Relaxed);
         slot.layout.store(0, Ordering::Relaxed);
-        Some(Self { root, last: root, place })
+        Some(Self { root, last: root, slots: 1, place })
     }
 
     /// The call's slot.
@@ -147,31 +150,35 @@ impl Hold {
         &SLOT_TABLE[self.root]
     }
 
-    /// Adds addresses; says whether there was room.
-    pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
+    /// Adds addresses.
+    pub(super) fn add(&mut self, start: u64, end: u64) {
         if start >= end {
-            return true;
+            return;
         }
         let slot = &SLOT_TABLE[self.last];
         let count = slot.count.load(Ordering::Relaxed);
         if let Some(last) = count.checked_sub(1).map(|at| &slot.ranges[at]) {
             let (from, to) = (last[0].load(Ordering::Relaxed), last[1].load(Ordering::Relaxed));
-            if start >= from && start <= to.saturating_add(GAP) {
+            let is_near = start <= to.saturating_add(GAP) && from <= end.saturating_add(GAP);
+            if is_near || count == RANGES && !self.extend() {
+                last[0].store(from.min(start), Ordering::Relaxed);
                 last[1].store(to.max(end), Ordering::Relaxed);
-                return true;
+                return;
             }
         }
         if count == RANGES {
-            return self.extend() && self.add(start, end);
+            return self.add(start, end);
         }
         slot.ranges[count][0].store(start, Ordering::Relaxed);
         slot.ranges[count][1].store(end, Ordering::Relaxed);
         // Release: who reads the count finds the ranges.
         slot.count.store(count + 1, Ordering::Release);
-        true
     }
 
     fn extend(&mut self) -> bool {
+        if self.slots == SLOTS_OF_CALL_MAX {
+            return false;
+        }
         let Some(further) = claim(Place { stack: 0, ..self.place }) else { return false };
         let slot = &SLOT_TABLE[further];
         slot.root.store(self.root, Ordering::Relaxed);
@@ -179,6 +186,7 @@ impl Hold {
         slot.root_generation.store(active, Ordering::Relaxed);
         SLOT_TABLE[self.last].next.store(further, Ordering::Relaxed);
         self.last = further;
+        self.slots += 1;
         true
     }
 
@@ -354,7 +362,8 @@ mod tests {
     fn what_is_held_is_found_until_it_is_let_go() {
         let _turn = TURN.lock();
         let mut hold = Hold::new(place(0x7000_1000)).unwrap();
-        assert!(hold.add(0x10_5000, 0x10_6000) && hold.add(0x10_9000, 0x10_9001));
+        hold.add(0x10_5000, 0x10_6000);
+        hold.add(0x10_9000, 0x10_9001);
         assert_eq!(held(0x10_0000, 0x10_a000), 0x10_a000, "not published yet");
         hold.publish();
         assert_eq!(held(0x10_0000, 0x10_a000), 0x10_5000);
@@ -369,7 +378,7 @@ mod tests {
         let _turn = TURN.lock();
         let mut hold = Hold::new(place(0x7000_1000)).unwrap();
         for at in 0..1024_u64 {
-            assert!(hold.add(at << 20, (at << 20) + 8));
+            hold.add(at << 20, (at << 20) + 8);
         }
         hold.publish();
         let mut count = 0;
@@ -381,16 +390,37 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_become_one() {
+    fn neighbours_become_one_from_either_side() {
+        let _turn = TURN.lock();
+        for is_falling in [false, true] {
+            let mut hold = Hold::new(place(0x7000_1000)).unwrap();
+            for at in 0..100_u64 {
+                let at = if is_falling { 99 - at } else { at };
+                hold.add(0x5000 + at * 64, 0x5000 + at * 64 + 20);
+            }
+            let mut ranges = vec![];
+            hold.ranges(|start, end| ranges.push((start, end)));
+            assert_eq!(ranges, [(0x5000, 0x5000 + 99 * 64 + 20)]);
+            hold.publish();
+            hold.let_go();
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_held_with_what_lies_in_between() {
         let _turn = TURN.lock();
         let mut hold = Hold::new(place(0x7000_1000)).unwrap();
-        for at in 0..100_u64 {
-            assert!(hold.add(0x5000 + at * 64, 0x5000 + at * 64 + 20));
-        }
+        let fitting = (SLOTS_OF_CALL_MAX * RANGES) as u64;
+        (0..fitting + 3).for_each(|at| hold.add(at << 20, (at << 20) + 8));
+        hold.publish();
         let mut ranges = vec![];
         hold.ranges(|start, end| ranges.push((start, end)));
-        assert_eq!(ranges, [(0x5000, 0x5000 + 99 * 64 + 20)]);
-        hold.publish();
+        assert_eq!(ranges.len() as u64, fitting);
+        assert_eq!(ranges[0], (0, 8));
+        assert_eq!(ranges.last(), Some(&((fitting - 1) << 20, ((fitting + 2) << 20) + 8)));
+        let other = Hold::new(place(0x7000_0800)).expect("there is room for others");
+        other.publish();
+        other.let_go();
         hold.let_go();
     }
 
@@ -463,7 +493,7 @@ mod tests {
         let long = |place| {
             let mut hold = Hold::new(place).unwrap();
             for at in 0..=RANGES as u64 {
-                assert!(hold.add(at << 20, (at << 20) + 8));
+                hold.add(at << 20, (at << 20) + 8);
             }
             hold.publish();
             hold
@@ -504,7 +534,7 @@ mod tests {
             });
             for _ in 0..600_000 {
                 let mut hold = Hold::new(place(0x7000_1000)).unwrap();
-                assert!((0..=RANGES as u64).all(|at| hold.add(at << 20, (at << 20) + 8)));
+                (0..=RANGES as u64).for_each(|at| hold.add(at << 20, (at << 20) + 8));
                 hold.publish();
                 let last = RANGES as u64;
                 let is_held = slots().any(|slot| slot.first_held(last << 20, (last + 1) << 20) == last << 20);
@@ -542,7 +572,7 @@ mod tests {
                             let stack = (seed + 1) << 16;
                             let place = Place { stack, ..place(stack + 8) };
                             let mut hold = Hold::new(place).unwrap();
-                            assert!(hold.add((1 << 44) + (page << 12), (1 << 44) + (page << 12) + 1));
+                            hold.add((1 << 44) + (page << 12), (1 << 44) + (page << 12) + 1);
                             hold.publish();
                             OUT[page as usize].store(false, Ordering::SeqCst); // The touch.
                             for _ in 0..20 {

@@ -29,8 +29,6 @@ pub(super) struct Memory<'a> {
     pub(super) hold: &'a mut Hold,
     /// Addresses that are never managed: the stack that the call comes from.
     pub(super) safe: core::ops::Range<u64>,
-    /// False once the table of holds was full.
-    pub(super) has_room: bool,
 }
 
 /// Copies `N` words of the program's.
@@ -67,7 +65,7 @@ impl Memory<'_> {
         }
         let end = start.saturating_add(bytes).min(ADDRESS_END);
         if !(self.safe.start <= start && end <= self.safe.end) {
-            self.has_room &= self.hold.add(start, end);
+            self.hold.add(start, end);
         }
     }
 
@@ -127,15 +125,14 @@ impl Memory<'_> {
     }
 
     fn strings(&mut self, start: u64) {
-        let mut at = start;
-        while let Some([string]) = copy_in(at) {
-            self.add(at, 8);
-            if string == 0 {
-                break;
-            }
-            self.string(string, ARGUMENT_BYTES);
-            at += 8;
+        let word = |at: u64| copy_in(start.saturating_add(at * 8)).map(|[word]| word);
+        let mut count = 0;
+        while word(count).is_some_and(|string| string != 0) {
+            count += 1;
         }
+        // As one range, and the null behind them: between the strings each word would be a range of its own, and each string.
+        self.add(start, (count + 1) * 8);
+        (0..count).map_while(word).for_each(|string| self.string(string, ARGUMENT_BYTES));
     }
 
     fn elements(&mut self, start: u64, count: u64, bytes: u64, each: fn(&mut Self, u64)) {

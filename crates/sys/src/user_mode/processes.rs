@@ -67,7 +67,7 @@ pub(super) fn make(context: &mut Context, place: Place) {
     }
     // The new thread needs it after the caller has gone on, or ended: nobody may take it for a dead one.
     let mut hold = hold(Place { stack: 0, thread: holds::NOBODY, ..place });
-    let mut memory = Memory { hold: &mut hold, safe: safe(place), has_room: true };
+    let mut memory = Memory { hold: &mut hold, safe: safe(place) };
     match context.rax as usize {
         number::CLONE => memory.gather(&[calls::Piece::Fix(2, 4), calls::Piece::Fix(3, 4)], &arguments),
         number::CLONE3 => memory.gather(&[calls::Piece::Buf(0, 1)], &arguments),

@@ -111,11 +111,8 @@ pub(super) fn hold(place: Place) -> Hold {
 }
 
 fn gather(hold: &mut Hold, pieces: &[calls::Piece], arguments: &[u64; 6], place: Place) {
-    let mut memory = Memory { hold, safe: safe(place), has_room: true };
+    let mut memory = Memory { hold, safe: safe(place) };
     memory.gather(pieces, arguments);
-    if !memory.has_room {
-        (hooks().fail)("a system call uses more pieces of memory than user mode can hold");
-    }
     memory.hold.publish();
     memory.bring_in();
 }
