@@ -52,6 +52,7 @@ pub(crate) mod number {
     pub(crate) const PROCESS_MADVISE: usize = 440;
     pub(crate) const FORK: usize = 57;
     pub(crate) const VFORK: usize = 58;
+    pub(crate) const SHMDT: usize = 67;
     pub(crate) const RT_SIGSUSPEND: usize = 130;
     pub(crate) const PRCTL: usize = 157;
     pub(crate) const SET_TID_ADDRESS: usize = 218;

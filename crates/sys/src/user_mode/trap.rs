@@ -215,7 +215,9 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
         hold.let_go();
         processes::wait_for_fork();
     };
-    let [start, bytes, _, flags, ..] = arguments;
+    let [start, second, _, flags, ..] = arguments;
+    // Where there is no second argument that register holds anything.
+    let bytes = if matches!(context.rax as usize, number::BRK | number::SHMDT) { 0 } else { second };
     let end = start.saturating_add(bytes);
     let mut forgotten = None;
     match context.rax as usize {
