@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -226,6 +229,20 @@ static unsigned long everything(void) {
     return total;
 }
 
+// CLONE_VFORK with a copy of the memory.
+static void suspended(void) {
+    unsigned long before = everything();
+    for (int is_new = 0; is_new < 2; is_new++) {
+        uint64_t how[11] = {CLONE_VFORK, 0, 0, 0, SIGCHLD};
+        long child = is_new ? syscall(SYS_clone3, how, sizeof how)
+                            : syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0L, 0L, 0L, 0L);
+        if (child == 0) _exit(everything() != before);
+        int status = -1;
+        check("waitpid", waitpid((pid_t)child, &status, 0), child);
+        check("a child by CLONE_VFORK", status, 0);
+    }
+}
+
 // As many as a shell makes of a pattern, sorted: not in the order of their places.
 static void arguments(void) {
     enum { COUNT = 60000, STRING_BYTES = 16 };
@@ -395,6 +412,7 @@ int main(int count, char **words) {
     faults();
     if (has_forks) {
         processes(6);
+        suspended();
         arguments();
         return 0;
     }

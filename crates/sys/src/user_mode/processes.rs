@@ -139,12 +139,13 @@ fn fork(context: &Context, arguments: &[u64; 6], thread: u32) -> u64 {
     }
     (hooks().before_fork)();
     let huge_pages = Barred::begin();
-    // Without a stack: the child goes on here first.
+    // Without a stack: the child goes on here first. Without CLONE_VFORK: its agent waits for ours, and so must this thread.
     let result = match context.rax as usize {
         number::CLONE3 => clone3_without_stack(arguments),
         call => {
             let mut arguments = arguments.map(|argument| argument as usize);
             if call == number::CLONE {
+                arguments[0] &= !(CLONE_VFORK as usize);
                 arguments[1] = 0;
             }
             // SAFETY: the child is a copy of this process, on a copy of this stack.
@@ -177,6 +178,7 @@ fn clone3_without_stack(arguments: &[u64; 6]) -> isize {
     if !unsafe { super::stubs::copy(words.as_mut_ptr().cast(), arguments[0] as *const u8, bytes) } {
         return -(crate::Errno::FAULT.raw_os_error() as isize);
     }
+    words[0] &= !CLONE_VFORK;
     words[5..7].fill(0);
     // SAFETY: a live structure of that size; the child is a copy of this process, on a copy of this stack.
     unsafe { syscall(number::CLONE3, [words.as_ptr() as usize, bytes, 0, 0, 0, 0]) }
