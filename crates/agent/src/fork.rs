@@ -221,7 +221,7 @@ impl Agent {
         while !stages.is_frozen() {
             keeper.pager.wake_reclaimer();
             stages.look_whether_frozen();
-            waited_ns += running.step_ns(sys::clock::now_ns());
+            waited_ns += running.step_ns(sys::clock::now_ns_in_fork());
             if waited_ns > GONE_NS && keeper.is_gone() {
                 fail(format_args!(
                     "process {} shares the memory of one that has ended, and cannot fork; it is ended",
