@@ -149,4 +149,6 @@ fn reset_in_child() {
     PROCESS.store(thread::process_id(), Ordering::Relaxed);
     KEPT.reset();
     PINNED.reset();
+    // SAFETY: this is the process's only thread, and it is in the handler of SIGSYS for its fork, which holds none of them.
+    unsafe { signals::reset_in_child() };
 }

@@ -49,6 +49,17 @@ fn shadow(signal: u64) -> Option<&'static Lock<Action>> {
     }
 }
 
+/// Frees the locks of [`SHADOWS`], which threads of the parent may have held.
+///
+/// # Safety
+/// No thread of this process holds one.
+pub(super) unsafe fn reset_in_child() {
+    for shadow in &SHADOWS {
+        // SAFETY: the caller's promise.
+        unsafe { shadow.reset() };
+    }
+}
+
 /// Sets the kernel's action and returns the one before.
 fn set(signal: u64, action: Option<Action>) -> Result<Action, Errno> {
     let mut before = DEFAULT;
@@ -246,4 +257,18 @@ fn end_by(signal: u64) {
     let ids = [crate::thread::process_id() as usize, crate::thread::thread_id() as usize, signal as usize, 0, 0, 0];
     // SAFETY: takes three numbers. The signal comes when the handler has returned.
     unsafe { syscall(number::TGKILL, ids) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_sets_actions_that_a_thread_of_its_parents_was_setting() {
+        // Of SIGSYS: other tests ask for none of it.
+        core::mem::forget(SHADOWS[2].lock());
+        // SAFETY: nobody uses the guard any more.
+        unsafe { reset_in_child() };
+        assert!(SHADOWS.iter().all(|shadow| !shadow.is_held()));
+    }
 }
