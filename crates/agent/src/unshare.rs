@@ -1,4 +1,5 @@
-//! unshare(2), in the place of libc's: the kernel gives a user namespace to single threads only, and the agent has one, too.
+//! unshare(2) and setns(2), in the place of libc's: the kernel gives a user namespace to single threads only, lets only such enter
+//! one, or one of times, and the agent has a thread, too.
 //!
 //! While it only watches, it goes for the time of the call and comes back. Once memory is managed its threads cannot go, and
 //! the kernel refuses. Who makes the system call without libc is refused as well.
@@ -17,6 +18,7 @@ use crate::watcher::{self, Agent};
 
 /// The kernel adds `CLONE_THREAD` to it.
 const CLONE_NEWUSER: c_int = 0x1000_0000;
+const CLONE_NEWTIME: c_int = 0x80;
 
 /// The longest wait for the watcher, in looks: it may be about to become a keeper.
 const LOOKS_MAX: u32 = 500;
@@ -53,6 +55,19 @@ pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {
     let result = match agent() {
         Some(agent) if flags & CLONE_NEWUSER != 0 => agent.without_watcher(call),
         _ => call(),
+    };
+    to_libc(result.map(|()| 0), -1)
+}
+
+/// setns(2).
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn setns(descriptor: c_int, kinds: c_int) -> c_int {
+    let call = || sys::process::enter_namespace(descriptor, kinds as u32 as usize);
+    // Zero is whatever the descriptor is of. Asked first: behind a namespace of process ids no watcher could be made again.
+    let may_be_refused = kinds == 0 || kinds & (CLONE_NEWUSER | CLONE_NEWTIME) != 0;
+    let result = match (call(), agent()) {
+        (Err(Errno::INVAL | Errno::USERS), Some(agent)) if may_be_refused => agent.without_watcher(call),
+        (result, _) => result,
     };
     to_libc(result.map(|()| 0), -1)
 }

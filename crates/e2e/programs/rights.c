@@ -104,6 +104,7 @@ static int forks(const uint64_t *first, int depth) {
 int main(int count, char **words) {
     // While the program is small.
     int early = strcmp(words[1], "early") ? 0 : unshare(CLONE_NEWUSER);
+    if (!strcmp(words[1], "entered")) early = enter_user_namespace();
     uint64_t *first = fill(PAGES, 1);
     int bad = press();
     int given_up = give_up(words[1], count > 2 ? words[2] : "");

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -116,6 +117,25 @@ static int execute_inside(const char *root) {
     return waitpid(pid, &status, 0) != pid || status;
 }
 
+// The user namespace of a child.
+static int enter_user_namespace(void) {
+    int ready[2], status;
+    char byte, path[64];
+    if (pipe(ready)) return 1;
+    pid_t child = fork();
+    if (child == 0) {
+        byte = unshare(CLONE_NEWUSER) ? 'n' : 'y';
+        if (write(ready[1], &byte, 1) == 1) pause();
+        _exit(1);
+    }
+    int answer = read(ready[0], &byte, 1) != 1 || byte != 'y';
+    snprintf(path, sizeof path, "/proc/%d/ns/user", (int)child);
+    int namespace = open(path, O_RDONLY | O_CLOEXEC);
+    answer |= namespace < 0 || setns(namespace, 0);
+    close(namespace), close(ready[0]), close(ready[1]);
+    return answer | kill(child, SIGKILL) | (waitpid(child, &status, 0) != child);
+}
+
 static int change_surroundings(const char *what) {
     if (!strcmp(what, "hard")) return few_descriptors();
     if (!strcmp(what, "brink")) return brink();
@@ -128,7 +148,7 @@ static int change_surroundings(const char *what) {
     if (!strcmp(what, "mounts"))
         return unshare(CLONE_NEWNS) || mount("none", "/", 0, MS_REC | MS_PRIVATE, 0) ||
                mount("none", "/dev/shm", "tmpfs", 0, 0) || mount("none", "/proc", "tmpfs", 0, 0);
-    if (!strcmp(what, "early")) return 0;
+    if (!strcmp(what, "early") || !strcmp(what, "entered")) return 0;
     if (!strcmp(what, "people")) return unshare(CLONE_NEWUSER);
     if (!strcmp(what, "threads")) return change_user_of_all();
     return UNKNOWN;

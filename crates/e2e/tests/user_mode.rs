@@ -272,7 +272,9 @@ fn other_processes_are_refused_in_user_mode() {
 /// Without a thread of the agent's in the way; managed as before.
 #[test]
 fn a_user_namespace_in_user_mode() {
-    if let Some(run) = compare_source("user-namespace", "48M", "rights.c", &["early"]) {
-        assert!(run.stdout.starts_with(b"0, equal"), "{}", run.stderr);
+    for what in ["early", "entered"] {
+        if let Some(run) = compare_source(&format!("user-namespace-{what}"), "48M", "rights.c", &[what]) {
+            assert!(run.stdout.starts_with(b"0, equal"), "{what}: {}", run.stderr);
+        }
     }
 }

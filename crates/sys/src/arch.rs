@@ -30,6 +30,7 @@ pub(crate) mod number {
     pub(crate) const MREMAP: usize = 25;
     pub(crate) const MADVISE: usize = 28;
     pub(crate) const UNSHARE: usize = 272;
+    pub(crate) const SETNS: usize = 308;
     pub(crate) const MSYNC: usize = 26;
     pub(crate) const GETRUSAGE: usize = 98;
     pub(crate) const MLOCKALL: usize = 151;
@@ -80,6 +81,7 @@ pub(crate) mod number {
     pub(crate) const MMAP: usize = 222;
     pub(crate) const MADVISE: usize = 233;
     pub(crate) const UNSHARE: usize = 97;
+    pub(crate) const SETNS: usize = 268;
     pub(crate) const MSYNC: usize = 227;
     pub(crate) const MLOCKALL: usize = 230;
     pub(crate) const PRLIMIT: usize = 261;

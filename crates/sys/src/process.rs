@@ -133,6 +133,12 @@ pub fn unshare(flags: usize) -> Result<(), Errno> {
     crate::thread::errno(unsafe { arch::syscall(number::UNSHARE, [flags, 0, 0, 0, 0, 0]) }).map(|_| ())
 }
 
+/// setns(2), for this thread.
+pub fn enter_namespace(descriptor: i32, kinds: usize) -> Result<(), Errno> {
+    // SAFETY: takes numbers.
+    crate::thread::errno(unsafe { arch::syscall(number::SETNS, [descriptor as usize, kinds, 0, 0, 0, 0]) }).map(|_| ())
+}
+
 /// Whether this process may read a file, as far as it can see it.
 pub fn is_readable(path: &CStr) -> bool {
     rustix::fs::access(path, Access::READ_OK).is_ok()
