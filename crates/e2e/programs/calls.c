@@ -357,6 +357,34 @@ static void spawned(int end) {
     check("the parent's handler", seen.sa_handler == on_fault, 1);
 }
 
+static volatile sig_atomic_t spoiled;
+
+// On an alternate stack, which a child by posix_spawn shares.
+static void on_spawn(int signal) {
+    volatile unsigned char local[2048];
+    char *command[] = {"true", 0};
+    int status = -1;
+    pid_t child = -1;
+    (void)signal;
+    for (int at = 0; at < (int)sizeof local; at++) local[at] = (unsigned char)(at * 7);
+    spoiled = posix_spawn(&child, "/bin/true", 0, 0, command, environ) || waitpid(child, &status, 0) != child || status;
+    for (int at = 0; at < (int)sizeof local; at++) spoiled |= local[at] != (unsigned char)(at * 7);
+}
+
+static void spawned_from_handlers(void) {
+    stack_t stack = {.ss_sp = malloc(64 << 10), .ss_size = 64 << 10}, before;
+    struct sigaction action = {.sa_handler = on_spawn, .sa_flags = SA_ONSTACK};
+    check("sigaltstack", sigaltstack(&stack, &before), 0);
+    check("sigaction", sigaction(SIGUSR1, &action, 0), 0);
+    for (int round = 0; round < 20; round++) {
+        raise(SIGUSR1);
+        check("a handler's stack", spoiled, 0);
+    }
+    check("sigaltstack", sigaltstack(&before, &stack), 0);
+    check("the signal stack", stack.ss_size == 64 << 10 && !(stack.ss_flags & SS_DISABLE), 1);
+    free(stack.ss_sp);
+}
+
 // One mapping for the program, whatever the pager has made of it.
 static void moves(void) {
     enum { PAGES = 64 };
@@ -393,6 +421,7 @@ static void faults(void) {
     check("a write from nowhere", is_refused(ends[1]), 1);
     spawned(ends[1]);
     one_fault(ends[1]);
+    spawned_from_handlers();
     close(ends[0]);
     close(ends[1]);
 }

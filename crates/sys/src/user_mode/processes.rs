@@ -21,6 +21,7 @@ const CLONE_VFORK: u64 = 0x4000;
 const CLONE_SETTLS: u64 = 0x8_0000;
 /// Of clone3 alone: clone takes 32 bits.
 const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
+const SS_DISABLE: u64 = 2;
 /// `struct clone_args` up to `set_tid_size`; the flags come first, stack and thread block at 5 to 7.
 const CLONE_WORDS: usize = 8;
 /// Room of a stack of which only the top is known.
@@ -95,6 +96,11 @@ pub(super) fn make(context: &mut Context, place: Place) {
         holds::let_abandoned_go(place);
     }
     prepare(&wish);
+    // What has our memory and is waited for keeps our signal stack, too, while its own stack is another: the frames of its traps would
+    // lie over those of a handler that we are in. A `struct stack` for the assembly, without flags: nothing to be done.
+    let keeps_stack = wish.flags & CLONE_VFORK != 0 && wish.stack_top != 0;
+    let stack = [0, if keeps_stack { SS_DISABLE } else { 0 }, 0];
+    hold.slot().scratch.iter().zip(stack).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     hold.slot().parties.store(2, Ordering::Relaxed);
     note_return(&hold, context, arguments);
     context.r9 = core::ptr::from_ref(hold.slot()) as u64;

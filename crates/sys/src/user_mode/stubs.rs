@@ -104,8 +104,16 @@ global_asm!(
     "test rax, rax",
     "js 3f",
     "jnz 4f",
-    // The new thread: dispatch is not inherited.
-    "mov edi, 59", // PR_SET_SYSCALL_USER_DISPATCH
+    // The new thread: off its maker's signal stack, where `make` says so, before a call of it is trapped. An error is one less thing
+    // to do: it runs on that stack.
+    "cmp dword ptr [r9+{scratch}+8], 0",
+    "je 2f",
+    "lea rdi, [r9+{scratch}]",
+    "xor esi, esi",
+    "mov eax, 131", // sigaltstack
+    "syscall",
+    // Dispatch is not inherited.
+    "2: mov edi, 59", // PR_SET_SYSCALL_USER_DISPATCH
     "mov esi, 1",  // on
     "mov rdx, [rip+{constants}]",
     "mov r10, [rip+{constants}+8]",
@@ -212,6 +220,7 @@ global_asm!(
     back = const offset_of!(Slot, back),
     arguments = const offset_of!(Slot, arguments),
     parties = const offset_of!(Slot, parties),
+    scratch = const offset_of!(Slot, scratch),
     constants = sym CONSTANTS,
     default = sym super::signals::default_action,
     own_default = sym super::signals::own_default_action,
