@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -107,6 +110,27 @@ static void paths(const char *self) {
     check("guarded", open(guard, O_RDONLY), -1);
     check("guarded reason", errno, EFAULT);
     printf("paths %d\n", S_ISREG(found->st_mode));
+}
+
+// An array behind a structure that says how long it is. Many small extents: every second page is a hole.
+static void extents(void) {
+    enum { COUNT = 400 };
+    unsigned bytes = sizeof(struct fiemap) + COUNT * sizeof(struct fiemap_extent);
+    FILE *file = tmpfile();
+    struct fiemap *map = malloc(bytes);
+    for (int at = 0; at < COUNT; at++) check("pwrite", pwrite(fileno(file), "page", 4, at * 8192L), 4);
+    fsync(fileno(file));
+    memset(map, 7, bytes); // The kernel fills what was not empty.
+    memset(map, 0, sizeof *map);
+    map->fm_length = ~0UL, map->fm_extent_count = COUNT;
+    chill();
+    int answer = ioctl(fileno(file), FS_IOC_FIEMAP, map);
+    if (answer && errno == EOPNOTSUPP)
+        printf("no extents here\n");
+    else
+        printf("extents %d, %s, %d\n", answer, answer ? strerror(errno) : "", (int)map->fm_mapped_extents);
+    memset(map, 0, bytes); // They lie elsewhere each time.
+    free(map), fclose(file);
 }
 
 static void stream(void) {
@@ -451,6 +475,7 @@ int main(int count, char **words) {
         pipes();
         vectors();
         paths(words[0]);
+        extents();
         stream();
         threads();
         signals();

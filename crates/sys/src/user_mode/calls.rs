@@ -38,6 +38,10 @@ pub(super) enum Piece {
     Residency,
     /// By the number of the ioctl, with what looks like a pointer inside.
     Ioctl,
+    /// Bytes at the first, as many as the second says, with what looks like a pointer inside.
+    Words(u8, u8),
+    /// The `struct iovec`s of `KEYCTL_INSTANTIATE_IOV`.
+    KeyVector,
     /// The array of semctl's GETALL and SETALL.
     Sems,
     /// The other side of `process_vm_readv`, if it is this process.
@@ -76,8 +80,8 @@ pub(super) enum Class {
 }
 
 use Piece::{
-    Any, Arr, Buf, Fix, Ioctl, Iov, LenPtr, Msg, Msgs, Past, Populated, Prog, Program, RegisterSet, Remote, Residency,
-    Sems, Sets, Str, Strs, Value, WaitPair, Waits,
+    Any, Arr, Buf, Fix, Ioctl, Iov, KeyVector, LenPtr, Msg, Msgs, Past, Populated, Prog, Program, RegisterSet, Remote,
+    Residency, Sems, Sets, Str, Strs, Value, WaitPair, Waits, Words,
 };
 
 const NONE: Class = Class::Holds(&[]);
@@ -230,7 +234,7 @@ static CALLS: &[(u16, &str, Class)] = &[
     (136, "ustat", ANY),
     (137, "statfs", ANY),
     (138, "fstatfs", ANY),
-    (139, "sysfs", NONE),
+    (139, "sysfs", ANY),
     (140, "getpriority", NONE),
     (141, "setpriority", NONE),
     (142, "sched_setparam", ANY),
@@ -341,7 +345,7 @@ static CALLS: &[(u16, &str, Class)] = &[
     (247, "waitid", Class::Holds(&[Fix(2, 128), Fix(4, 144)])),
     (248, "add_key", Class::Holds(&[Str(0), Str(1), Buf(2, 3)])),
     (249, "request_key", ANY),
-    (250, "keyctl", Class::Holds(&[Any, Buf(2, 3), Buf(3, 4)])),
+    (250, "keyctl", Class::Holds(&[Any, Buf(2, 3), Buf(3, 4), KeyVector])),
     (251, "ioprio_set", NONE),
     (252, "ioprio_get", NONE),
     (253, "inotify_init", NONE),
@@ -403,7 +407,7 @@ static CALLS: &[(u16, &str, Class)] = &[
     (309, "getcpu", ANY),
     (310, "process_vm_readv", Class::Holds(&[Iov(1, 2), Arr(3, 4, 16), Remote])),
     (311, "process_vm_writev", Class::Holds(&[Iov(1, 2), Arr(3, 4, 16), Remote])),
-    (312, "kcmp", NONE),
+    (312, "kcmp", Class::Holds(&[Fix(4, 12)])),
     (313, "finit_module", ANY),
     (314, "sched_setattr", Class::Holds(&[Fix(1, 128)])),
     (315, "sched_getattr", Class::Holds(&[Buf(1, 2)])),
@@ -412,7 +416,7 @@ static CALLS: &[(u16, &str, Class)] = &[
     (318, "getrandom", Class::Holds(&[Buf(0, 1)])),
     (319, "memfd_create", ANY),
     (320, "kexec_file_load", ANY),
-    (321, "bpf", Class::Holds(&[Any, Buf(1, 2)])),
+    (321, "bpf", Class::Holds(&[Any, Words(1, 2)])),
     (322, "execveat", Class::Holds(&[Str(1), Strs(2), Strs(3)])),
     (323, "userfaultfd", Class::Refused),
     (324, "membarrier", NONE),

@@ -87,6 +87,12 @@ impl Memory<'_> {
             Piece::Sets => (1..4).for_each(|at| self.add(of(at), of(0).min(1 << 20).div_ceil(64) * 8)),
             Piece::Residency => self.add(of(2), of(1).div_ceil(PAGE_BYTES as u64)),
             Piece::Ioctl => self.device(of(1), of(2)),
+            Piece::Words(at, length) => {
+                self.add(of(at), of(length).min(STRUCTURE_BYTES));
+                self.words(of(at), of(length).min(256));
+            }
+            // KEYCTL_INSTANTIATE_IOV.
+            Piece::KeyVector if of(0) == 20 => self.vector(of(2), of(3)),
             // GETALL and SETALL; SEMMSL is 32000 semaphores of two bytes.
             Piece::Sems if matches!(of(2), 13 | 17) => self.add(of(3), 64000),
             Piece::Remote if of(0) == u64::from(super::armed_process()) => self.vector(of(3), of(4)),
@@ -101,7 +107,7 @@ impl Memory<'_> {
             }
             // MADV_POPULATE_READ and MADV_POPULATE_WRITE.
             Piece::Populated if matches!(of(2), 22 | 23) => self.add(of(0), of(1)),
-            Piece::Sems | Piece::Remote | Piece::RegisterSet | Piece::Populated => {}
+            Piece::KeyVector | Piece::Sems | Piece::Remote | Piece::RegisterSet | Piece::Populated => {}
         }
     }
 
@@ -193,13 +199,17 @@ impl Memory<'_> {
         if request >> 8 & 0xffff == 0x54 {
             return self.add(argument, 64);
         }
-        // _IOC_SIZE, where the number was made by _IOC.
+        // _IOC_SIZE, where the number was made by _IOC: it counts no array behind the structure.
         let has_size = !(request >> 30).is_multiple_of(4);
         let size = if has_size { request >> 16 & 0x3fff } else { 0 };
-        self.add(argument, if size == 0 { STRUCTURE_BYTES } else { size });
-        let words = if size == 0 { 8 } else { (size / 8).min(16) };
-        for at in 0..words {
-            match copy_in(argument.saturating_add(at * 8)) {
+        self.add(argument, size.max(STRUCTURE_BYTES).max(with_array(request & 0xffff_ffff, argument)));
+        self.words(argument, if size == 0 { 64 } else { size.min(128) });
+    }
+
+    /// Adds a page behind each word of a structure that could be an address.
+    fn words(&mut self, start: u64, bytes: u64) {
+        for at in 0..bytes / 8 {
+            match copy_in(start.saturating_add(at * 8)) {
                 Some([word]) => self.add(word, STRUCTURE_BYTES),
                 None => break,
             }
@@ -212,6 +222,28 @@ impl Memory<'_> {
     }
 }
 
+/// Bytes of a structure and the array behind it, for ioctls whose structure counts one; 0 for others.
+fn with_array(request: u64, argument: u64) -> u64 {
+    const FS_IOC_FIEMAP: u64 = 0xc020_660b;
+    const FIDEDUPERANGE: u64 = 0xc018_9436;
+    const BTRFS_IOC_TREE_SEARCH_V2: u64 = 0xc070_9411;
+    /// The type of the device mapper's numbers.
+    const DM_IOCTL: u64 = 0xfd;
+    let word = |at: u64| copy_in(argument.saturating_add(at)).map_or(0, |[word]| word);
+    let bytes = match request {
+        // fm_extent_count, of struct fiemap_extent.
+        FS_IOC_FIEMAP => 32 + (word(24) & 0xffff_ffff) * 56,
+        // dest_count, of struct file_dedupe_range_info.
+        FIDEDUPERANGE => 24 + (word(16) & 0xffff) * 32,
+        // buf_size.
+        BTRFS_IOC_TREE_SEARCH_V2 => word(104).saturating_add(112),
+        // data_size.
+        _ if request >> 8 & 0xff == DM_IOCTL => word(8) >> 32,
+        _ => 0,
+    };
+    bytes.min(TRANSFER_MAX)
+}
+
 /// Touches each page of a range.
 pub(super) fn bring_in(start: u64, end: u64) {
     let (mut at, mut failures) = (start, 0);
@@ -219,5 +251,26 @@ pub(super) fn bring_in(start: u64, end: u64) {
         // SAFETY: reads one byte, or answers false where that would be a fault.
         failures += u32::from(!unsafe { touch(at as *const u8) });
         at = (at | (PAGE_BYTES as u64 - 1)) + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_behind_structures_are_counted() {
+        let bytes = |request: u64, at: usize, word: u64| {
+            let mut structure = [0xffff_ffff_u64; 16];
+            structure[at] = word;
+            with_array(request, core::hint::black_box(&structure).as_ptr() as u64)
+        };
+        assert_eq!(bytes(0xc020_660b, 3, 5 | 7 << 32), 32 + 5 * 56);
+        assert_eq!(bytes(0xc018_9436, 2, 3 | 9 << 16), 24 + 3 * 32);
+        assert_eq!(bytes(0xc070_9411, 13, 70_000), 112 + 70_000);
+        assert_eq!(bytes(0xc138_fd09, 1, 1 | 20_000 << 32), 20_000);
+        assert_eq!(bytes(0xc020_660c, 3, 5), 0);
+        assert_eq!(bytes(0xc020_660b, 3, u64::MAX), TRANSFER_MAX);
+        assert_eq!(bytes(0xc070_9411, 13, u64::MAX), TRANSFER_MAX);
     }
 }
