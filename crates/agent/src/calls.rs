@@ -187,6 +187,8 @@ unsafe fn remap_all(
 
 /// Guard regions (Linux 6.13).
 const MADV_GUARD_INSTALL: c_int = 102;
+const MADV_DONTNEED: c_int = 4;
+const MADV_FREE: c_int = 8;
 const MADV_DONTFORK: c_int = 10;
 const MADV_WIPEONFORK: c_int = 18;
 /// Discards locked pages, too.
@@ -210,10 +212,15 @@ pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice
         Err(Errno::from_raw_os_error(libc_errno().get()))
     };
     let result = advise(advice);
-    if result.is_ok()
+    // ENOMEM: nothing is mapped in some of the range, and in the rest it has been done.
+    if matches!(result, Ok(()) | Err(Errno::NOMEM))
         && let Some(agent) = agent()
     {
         match advice {
+            // The message is that of a discarding, and yet pages may stay, of which nobody would know.
+            MADV_FREE if agent.keeper().is_some() => {
+                let _ = advise(MADV_DONTNEED);
+            }
             // What was there is gone, and what of it is with us must go, too. Discarding leaves the guards in place.
             MADV_GUARD_INSTALL if agent.keeper().is_some() => {
                 let _ = advise(MADV_DONTNEED_LOCKED);

@@ -251,6 +251,24 @@ fn threads_map_unmap_move_discard_and_grow() {
     assert!(after.peaks.anon_bytes <= 64 * 1024 * 1024 * 125 / 100, "{} bytes", after.peaks.anon_bytes);
 }
 
+/// `MADV_FREE`, and advice that answers ENOMEM though it has been followed.
+#[test]
+fn what_is_freed_lazily_stays_managed_and_what_is_guarded_is_gone() {
+    let turn = turn("freed");
+    let program = match turn.compile("freed.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    for options in [&[][..], &["--user-mode"]] {
+        let options = [turn.options("24M"), options.iter().map(|word| (*word).to_owned()).collect()].concat();
+        let after = folded(&options, &words([&program]));
+        print!("{options:?}: {:.2?}, {} bytes; {}", after.wall, after.peaks.anon_bytes, after.stderr);
+        assert!(after.status.success() && after.stdout.ends_with(b"equal\n"), "{}", after.stderr);
+        assert!(after.peaks.anon_bytes <= (24 << 20) * 102 / 100 + (1 << 20), "{} bytes", after.peaks.anon_bytes);
+        turn.assert_clean(&after);
+    }
+}
+
 /// What fills them is replaced when the program maps its memory there again.
 #[test]
 fn pleat_fills_no_holes_that_the_program_has_left() {
@@ -260,7 +278,7 @@ fn pleat_fills_no_holes_that_the_program_has_left() {
         Err(why) => return skipped(&why),
     };
     for options in [&[][..], &["--user-mode"]] {
-        let options = [turn.options("40M"), words(options)].concat();
+        let options = [turn.options("40M"), options.iter().map(|word| (*word).to_owned()).collect()].concat();
         let after = folded(&options, &words([&program]));
         print!("{options:?}: {:.2?}; {}", after.wall, after.stderr);
         assert_eq!((after.shell_status(), &after.stdout[..]), (0, &b"equal\n"[..]), "{}", after.stderr);
