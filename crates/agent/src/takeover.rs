@@ -31,6 +31,7 @@ const FILL_PATIENCE: Duration = Duration::from_mins(10);
 /// Entry of a forked child's keeper; the argument is the agent's address.
 pub(crate) extern "C" fn resume(argument: usize) -> ! {
     thread::close_all_descriptors();
+    thread::leave_directory();
     // SAFETY: `after_fork_in_child` passed a reference that lives for ever.
     let agent = unsafe { &*(argument as *const Agent) };
     let keeper = agent.keeper.load(Ordering::Acquire);

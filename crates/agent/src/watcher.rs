@@ -109,6 +109,7 @@ pub(crate) fn start(agent: &'static Agent) -> Result<(), Errno> {
 
 extern "C" fn watch(argument: usize) -> ! {
     thread::close_all_descriptors();
+    thread::leave_directory();
     // SAFETY: `start` passed a reference that lives for ever.
     let agent = unsafe { &*(argument as *const Agent) };
     let membership = agent.membership();

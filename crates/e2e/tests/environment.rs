@@ -83,3 +83,18 @@ fn lines_that_nobody_reads_do_not_change_the_status() {
     let status = command.stderr(writer).status().unwrap();
     assert_eq!(status.code(), Some(7), "{status}");
 }
+
+/// Nor of their forked children's: a file system with the directory in which a program was started could not be unmounted.
+#[test]
+fn no_thread_of_the_agents_stays_in_the_directory_of_the_start() {
+    let script = "import os, glob; os.chdir('/'); child = os.fork(); child and os.waitpid(child, 0); \
+                  x = bytearray(os.urandom(8 << 20) * 10); \
+                  print(child == 0, {os.readlink(f'{task}/cwd') for task in glob.glob('/proc/self/task/*')}, flush=True)";
+    let turn = turn("directory-left");
+    let command = words([python(), "-c", script]);
+    let before = plain(&command);
+    assert_eq!(before.stdout, b"True {'/'}\nFalse {'/'}\n", "{}", before.stderr);
+    let after = folded(&turn.options("32M"), &command);
+    assert_same(&before, &after);
+    turn.assert_clean(&after);
+}

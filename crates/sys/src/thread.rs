@@ -136,6 +136,13 @@ pub fn close_all_descriptors() {
     assert!(result == 0);
 }
 
+/// Leaves the directory in which this thread was made, so that its file system can be unmounted: the program, which may have moved
+/// on, does not share its directory with us. Paths that the agent opens are absolute.
+pub fn leave_directory() {
+    // Whoever may not search the root stays where it is.
+    let _ = rustix::process::chdir(c"/");
+}
+
 /// Whether there is a thread of this number, of whatever process, as this one sees numbers. By kill, which sandboxes allow rather
 /// than tkill, and which takes threads, too.
 pub fn exists(thread: u32) -> bool {
@@ -338,6 +345,7 @@ mod tests {
 
     extern "C" fn entry(argument: usize) -> ! {
         close_all_descriptors();
+        leave_directory();
         SEEN.store(argument as u32, Ordering::Release);
         exit_thread()
     }
@@ -352,6 +360,7 @@ mod tests {
             sleep(Duration::from_millis(1));
         }
         assert!(file.metadata().is_ok());
+        assert_ne!(std::env::current_dir().unwrap(), std::path::Path::new("/"), "the thread's directory is its own");
     }
 
     #[test]
