@@ -4,7 +4,7 @@
 //! - mremap: memory that the program sees as one mapping may be several, because what is registered does not merge with
 //!   what is not, and the kernel remaps one. Then it is remapped piece by piece.
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped or left out
-//!   on fork.
+//!   on fork; and what is to be freed some time (MADV_FREE) it leaves in place after it has told of that.
 //! - mlockall: it would lock the agent's memory as well ([`sys::locking`]).
 //!
 //! Everything else goes through as it is. Where nothing is managed only growth is told, so that it is managed in time. Who
@@ -12,10 +12,14 @@
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
+use page::{PAGE_BYTES, PageIndex};
 use sys::Errno;
+use sys::kernel::PageRange;
 use sys::locking;
+use sys::process;
 use sys::remap::{self, Request};
 use sys::user_mode;
 
@@ -200,30 +204,23 @@ const MADV_DONTNEED_LOCKED: c_int = 24;
 /// As for madvise: the range belongs to the caller.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
-    let advise = |advice: c_int| {
-        if !user_mode::is_armed() {
-            // SAFETY: the caller's promise.
-            return unsafe { remap::advise(start as usize, bytes, advice) };
-        }
-        // SAFETY: the caller's promise.
-        if unsafe { syscall(remap::MADVISE, start, bytes, c_long::from(advice)) } == 0 {
-            return Ok(());
-        }
-        Err(Errno::from_raw_os_error(libc_errno().get()))
-    };
-    let result = advise(advice);
-    // ENOMEM: nothing is mapped in some of the range, and in the rest it has been done.
+    let range = start as usize..(start as usize).saturating_add(bytes);
+    // SAFETY: the caller's promise.
+    let result = unsafe { advise(&range, advice) };
+    // NOMEM: there are holes, and what is mapped beside them has been advised all the same.
     if matches!(result, Ok(()) | Err(Errno::NOMEM))
         && let Some(agent) = agent()
     {
         match advice {
-            // The message is that of a discarding, and yet pages may stay, of which nobody would know.
-            MADV_FREE if agent.keeper().is_some() => {
-                let _ = advise(MADV_DONTNEED);
-            }
-            // What was there is gone, and what of it is with us must go, too. Discarding leaves the guards in place.
             MADV_GUARD_INSTALL if agent.keeper().is_some() => {
-                let _ = advise(MADV_DONTNEED_LOCKED);
+                // SAFETY: the caller's promise.
+                unsafe { discard_guarded(&range, result) };
+            }
+            // The kernel has told of it, and leaves the pages in place for now: nobody would manage what is written there again.
+            // Their content may go at once.
+            MADV_FREE if agent.keeper().is_some() => {
+                // SAFETY: the caller's promise.
+                let _ = unsafe { advise(&range, MADV_DONTNEED) };
             }
             // Release: a fork that comes after the call sees it.
             MADV_DONTFORK | MADV_WIPEONFORK => agent.withholds.store(true, Ordering::Release),
@@ -231,6 +228,52 @@ pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice
         }
     }
     to_libc(result.map(|()| 0), -1)
+}
+
+/// madvise, by libc where that is trapped.
+///
+/// # Safety
+/// As for madvise.
+unsafe fn advise(range: &Range<usize>, advice: c_int) -> Result<(), Errno> {
+    if !user_mode::is_armed() {
+        // SAFETY: the caller's promise.
+        return unsafe { remap::advise(range.start, range.len(), advice) };
+    }
+    // SAFETY: the caller's promise.
+    if unsafe { syscall(remap::MADVISE, range.start, range.len(), c_long::from(advice)) } == 0 {
+        return Ok(());
+    }
+    Err(Errno::from_raw_os_error(libc_errno().get()))
+}
+
+/// After guards have been asked for with this result: what was there is gone, and what of it is with us must go, too.
+/// Discarding leaves the guards in place.
+///
+/// # Safety
+/// As for madvise.
+unsafe fn discard_guarded(range: &Range<usize>, result: Result<(), Errno>) {
+    if result.is_ok() {
+        // SAFETY: the caller's promise.
+        let _ = unsafe { advise(range, MADV_DONTNEED_LOCKED) };
+        return;
+    }
+    // Holes say NOMEM, and so does a kernel without memory, which has not come to the end: only what is guarded for certain goes.
+    let asked = PageRange {
+        start: PageIndex::containing(range.start as u64),
+        end: PageIndex::containing(range.end.saturating_add(PAGE_BYTES - 1) as u64),
+    };
+    let _ = process::mappings(&mut |mapping| {
+        let Some(part) = mapping.range.intersection(asked) else { return };
+        // Ours may lie in a hole: what the mappings are read into, for one.
+        sys::area::outside_own(part, &mut |part| {
+            let part = part.start.address() as usize..part.end.address() as usize;
+            // SAFETY: the caller's promise.
+            if unsafe { advise(&part, MADV_GUARD_INSTALL) }.is_ok() {
+                // SAFETY: as above.
+                let _ = unsafe { advise(&part, MADV_DONTNEED_LOCKED) };
+            }
+        });
+    });
 }
 
 /// mlockall(2).

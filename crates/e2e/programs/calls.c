@@ -459,13 +459,16 @@ int main(int count, char **words) {
         cold[at] = pages + at * 4096;
         for (int byte = 0; byte < 4096; byte++) cold[at][byte] = (char)(at * 31 + byte * 7);
     }
-    int has_forks = count > 1 && strcmp(words[1], "forks") == 0;
+    int has_forks = count > 1 && strcmp(words[1], "forks") == 0, is_suspended = count > 1 && strcmp(words[1], "suspended") == 0;
     chill();
     usleep(100000);
     faults();
+    if (is_suspended) {
+        suspended();
+        return 0;
+    }
     if (has_forks) {
         processes(6);
-        suspended();
         arguments();
         return 0;
     }

@@ -196,6 +196,8 @@ fn system_calls_in_user_mode() {
 #[test]
 fn forks_in_user_mode() {
     compare_source("user-forks", "32M", "calls.c", &["forks"]);
+    // Past libc, which is refused with permission.
+    compare_source("user-suspended", "32M", "calls.c", &["suspended"]);
 }
 
 /// A child's memory is registered with nobody when it is forked, and khugepaged fills such memory up with zeros: here it never rests.

@@ -388,6 +388,9 @@ fn move_out<K: Kernel, S: Store>(
         state.cache.leave(page, frame);
         state.note_leave(page);
     }
+    if moved.done > PageCount::ZERO {
+        state.end_window();
+    }
     state.ring.filled(page, moved.done);
     state.moves.note_run(moved.done);
     pager.entry.add(Counter::Reclaimed, moved.done.0);

@@ -7,7 +7,7 @@
 //! chosen that explains best what is registered now, and what is there. What is not doubtful is followed at once.
 //!
 //! Doubtful is a move to where something is managed still. The *window* ends when the kernel has moved or filled a page for
-//! us.
+//! us, or a scan has found that no message is on its way.
 
 mod judge;
 
@@ -101,7 +101,7 @@ impl Window {
         Self { vacated, held, looks: 0 }
     }
 
-    /// The kernel has moved or filled a page: no message was on its way.
+    /// No message is on its way: the kernel has moved or filled a page, or says so.
     pub(crate) fn end(&mut self) {
         if self.held.is_empty() {
             self.vacated.clear();

@@ -73,6 +73,7 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
         // as zeros. Until the next scan finds it a fault there is served, as one at the end of a mapping that has grown.
         return Scanned::Changing;
     }
+    state.end_window();
     forget_discarded(&mut state, PageRange { start: mapped_end, end: ADDRESS_END });
     for gap in &whole {
         adopt(pager, &mut state, *gap);

@@ -292,6 +292,11 @@ impl<S: Store> State<S> {
         self.window.is_holding()
     }
 
+    /// No layout message was on its way while the lock was held.
+    pub(crate) fn end_window(&mut self) {
+        self.window.end();
+    }
+
     /// To be asked before each reading: whether to wait for a late message first.
     pub(crate) fn is_patient(&mut self) -> bool {
         self.window.is_patient()

@@ -25,6 +25,8 @@ pub const MADVISE: core::ffi::c_long = number::MADVISE as core::ffi::c_long;
 const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
+/// Addresses of programs end here or later.
+const ADDRESS_END: usize = 1 << 47;
 
 /// The arguments of mremap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,6 +162,8 @@ impl Pieces {
 /// # Safety
 /// As for [`call`].
 pub unsafe fn as_one(request: Request, stack: usize) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let request = unsafe { shrink_first(request, stack) }?;
     // A move over several mappings may be done in part before it is refused: ask first.
     let result = if request.only_moves() && !is_one_mapping(request.source(), stack) {
         Err(Errno::FAULT)
@@ -177,6 +181,29 @@ pub unsafe fn as_one(request: Request, stack: usize) -> Result<usize, Errno> {
         None if request.only_moves() => unsafe { call(request) },
         None => result,
     }
+}
+
+/// What is left to do of a move to a given place that shrinks, once the end is unmapped, which the kernel would do next. Linux 6.8 to
+/// 6.14 tell that the old length has moved, and what lies behind the target would be discarded. What the kernel refuses it shall
+/// refuse with nothing done.
+///
+/// # Safety
+/// As for [`call`].
+unsafe fn shrink_first(request: Request, stack: usize) -> Result<Request, Errno> {
+    let Request { from, new_bytes, flags, to, .. } = request;
+    let (old, new) = (request.source(), new_bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0));
+    let target_end = to.saturating_add(new);
+    let is_sound = from.is_multiple_of(PAGE_BYTES)
+        && to.is_multiple_of(PAGE_BYTES)
+        && target_end <= ADDRESS_END
+        && (target_end <= from || old.end <= to);
+    let may_shrink = flags == MAYMOVE | FIXED && new > 0 && new < old.len() && is_sound;
+    if !may_shrink || !is_one_mapping(old.clone(), stack) && pieces(old.clone()).is_none() {
+        return Ok(request);
+    }
+    // SAFETY: the caller gives up what is behind the new end.
+    unsafe { rustix::mm::munmap((from + new) as *mut _, old.len() - new)? };
+    Ok(Request { old_bytes: new, new_bytes: new, ..request })
 }
 
 /// The mappings of a range, if the program may see them as one: side by side, and alike.
@@ -373,6 +400,51 @@ mod tests {
         // SAFETY: as above.
         let to = unsafe { as_one(request, stack()) }.unwrap();
         assert_eq!(words(to, 9), [1, 2, 3, 4, 5, 6, 7, 8, 0]);
+    }
+
+    /// What lies behind the target stays.
+    #[test]
+    fn a_move_to_a_place_shrinks() {
+        for first in [3, 0] {
+            // One mapping of two pages, and all of them.
+            let (from, _) = several();
+            let (from, old) = if first == 3 { (from + 3 * PAGE_BYTES, 2) } else { (from, 8) };
+            let (to, _) = several();
+            let request = Request {
+                from,
+                old_bytes: old * PAGE_BYTES,
+                new_bytes: old * PAGE_BYTES / 2 - 1,
+                flags: MAYMOVE | FIXED,
+                to,
+            };
+            // SAFETY: memory of this test's own.
+            assert_eq!(unsafe { as_one(request, stack()) }, Ok(to));
+            let moved: Vec<u64> = (1..).skip(first).take(old / 2).collect();
+            let behind: Vec<u64> = (1..=8).skip(old / 2).collect();
+            assert_eq!(words(to, 8), [moved, behind].concat());
+        }
+    }
+
+    #[test]
+    fn a_move_that_is_refused_shrinks_nothing() {
+        let (from, _) = several();
+        let (to, _) = several();
+        let whole = Request { from, old_bytes: BYTES, new_bytes: BYTES / 2, flags: MAYMOVE | FIXED, to };
+        let refused = [
+            Request { to: to + 1, ..whole },
+            Request { to: from + PAGE_BYTES, ..whole },
+            Request { to: usize::MAX - BYTES + 1, ..whole },
+            Request { new_bytes: 0, ..whole },
+            Request { new_bytes: usize::MAX, ..whole },
+            Request { flags: FIXED, ..whole },
+            Request { flags: MAYMOVE | FIXED | DONTUNMAP, ..whole },
+        ];
+        for request in refused {
+            // SAFETY: memory of this test's own, or an address that nobody can have.
+            let result = unsafe { as_one(request, stack()) };
+            assert!(result.is_err(), "{request:?}");
+            assert_eq!((words(from, 8), words(to, 8)), ((1..=8).collect(), (1..=8).collect()), "{request:?}");
+        }
     }
 
     #[test]

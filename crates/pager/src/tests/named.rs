@@ -364,6 +364,37 @@ fn two_remaps_at_once() {
     world.finish().unwrap();
 }
 
+/// What mremap keeps (MREMAP_DONTUNMAP) nobody tells of any more. Once it is managed again, its unmapping is no rest of that move.
+#[test]
+fn what_a_move_has_kept_is_unmapped_later() {
+    let moved = |world: &World| {
+        let (kernel, program) = (&world.pager.kernel, &world.program);
+        program.borrow_mut().remap(kernel, 0, range(0, 64), PageIndex(FIRST + 1000), true);
+        while kernel.layout_is_changing() {
+            world.server.borrow_mut().serve(&world.pager).unwrap();
+            world.program.borrow_mut().drain(kernel);
+        }
+        assert!(!world.pager.lock().regions.intersects(range(0, 64)));
+    };
+    // Each of them shows that no message is on its way.
+    let scanned = |world: &World| assert_eq!(scan(&world.pager), Scanned::Registered(1));
+    let moved_out = |world: &World| leave(&world.pager, PageIndex(FIRST + 1000));
+    for ends in [&scanned as &dyn Fn(&World), &moved_out] {
+        let mut world = world(64, Setup::plain(4), Content::Text);
+        moved(&world);
+        ends(&world);
+        // As a fault of the program's would.
+        world.pager.lock().regions.insert(range(0, 64));
+        world.program.borrow_mut().unmap(&world.pager.kernel, 0, range(0, 64));
+        world.drain().unwrap();
+        assert!(
+            !world.pager.lock().regions.intersects(range(0, 64)),
+            "what is mapped there next would not be registered"
+        );
+        world.finish().unwrap();
+    }
+}
+
 /// 600 pages, most of which have left, and two threads that change the layout. What the last has told comes first.
 fn told_late(act: impl FnOnce(&FakeKernel, &mut Program)) -> World {
     let mut world = world(600, Setup::plain(11), Content::Text);
