@@ -364,7 +364,7 @@ fn two_remaps_at_once() {
     world.finish().unwrap();
 }
 
-/// What mremap keeps (MREMAP_DONTUNMAP) nobody tells of any more. Once it is managed again, its unmapping is no rest of that move.
+/// What mremap keeps (`MREMAP_DONTUNMAP`) nobody tells of any more. Once it is managed again, its unmapping is no rest of that move.
 #[test]
 fn what_a_move_has_kept_is_unmapped_later() {
     let moved = |world: &World| {
