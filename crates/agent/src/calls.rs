@@ -4,7 +4,7 @@
 //! - mremap: memory that the program sees as one mapping may be several, because what is registered does not merge with
 //!   what is not, and the kernel remaps one. Then it is remapped piece by piece.
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped or left out
-//!   on fork; and what is to be freed some time (MADV_FREE) it leaves in place after it has told of that.
+//!   on fork; and what is to be freed some time (`MADV_FREE`) it leaves in place after it has told of that.
 //! - mlockall: it would lock the agent's memory as well ([`sys::locking`]).
 //!
 //! Everything else goes through as it is. Where nothing is managed only growth is told, so that it is managed in time. Who
