@@ -1,6 +1,7 @@
 //! Calls of libc's, in the place of libc's, for what userfaultfd does not tell us or makes differ.
 //!
-//! - mmap, brk, mprotect: nobody tells of new memory, which grows without waiting for us ([`crate::growth`]).
+//! - mmap, brk, mprotect: nobody tells of new memory, which grows without waiting for us ([`crate::growth`]). And of an mmap that
+//!   is to replace something and finds no room the kernel tells as if it had ([`sys::room`]).
 //! - mremap: memory that the program sees as one mapping may be several, because what is registered does not merge with
 //!   what is not, and the kernel remaps one. Then it is remapped piece by piece.
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped or left out
@@ -21,6 +22,7 @@ use sys::kernel::PageRange;
 use sys::locking;
 use sys::process;
 use sys::remap::{self, Request};
+use sys::room;
 use sys::user_mode;
 
 use crate::growth::Use;
@@ -34,8 +36,10 @@ unsafe extern "C" {
 
 const PROT_WRITE: c_int = 2;
 const MAP_PRIVATE: c_int = 2;
+const MAP_FIXED: c_int = 0x10;
 const MAP_ANONYMOUS: c_int = 0x20;
 const MAP_NORESERVE: c_int = 0x4000;
+const MAP_FIXED_NOREPLACE: c_int = 0x10_0000;
 
 /// This thread's errno.
 fn libc_errno() -> &'static Cell<c_int> {
@@ -66,6 +70,9 @@ pub(crate) unsafe extern "C" fn mmap(
     file: c_int,
     offset: c_long,
 ) -> *mut c_void {
+    if is_refused_for_room(start as usize, bytes, protection, flags) {
+        return to_libc(Err(Errno::NOMEM), usize::MAX) as *mut c_void;
+    }
     let (protection_word, flags_word, file_word) = (c_long::from(protection), c_long::from(flags), c_long::from(file));
     // By libc's, which sets errno, and is trapped in user mode.
     // SAFETY: the caller's promise.
@@ -79,6 +86,25 @@ pub(crate) unsafe extern "C" fn mmap(
         agent.has_grown(bytes, if flags & MAP_NORESERVE == 0 { Use::Dense } else { Use::Sparse });
     }
     mapped as *mut c_void
+}
+
+/// Whether there is no room for what is to replace something. Linux 6.12 refuses that with all in place, and tells of an unmapping
+/// all the same: what is with us would be discarded.
+fn is_refused_for_room(start: usize, bytes: usize, protection: c_int, flags: c_int) -> bool {
+    let replaces = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED;
+    // What is malformed is the kernel's to refuse.
+    let Some(end) = start.checked_add(bytes) else { return false };
+    if !replaces
+        || bytes == 0
+        || !start.is_multiple_of(PAGE_BYTES)
+        || agent().is_none_or(|agent| agent.keeper().is_none())
+    {
+        return false;
+    }
+    // Shared memory is no data of the process's.
+    let (protection, is_reserved) =
+        if flags & MAP_PRIVATE != 0 { (protection as u32, flags & MAP_NORESERVE == 0) } else { (0, false) };
+    !room::can_replace(start..end, protection, is_reserved)
 }
 
 /// The same: offsets have 64 bits in both.

@@ -71,6 +71,24 @@ fn a_declared_array_that_is_filled_at_once_stays_inside_the_budget() {
     compare_spilling(&turn, &words([&program]), [96, 64, 48], Spill::May);
 }
 
+/// Linux 6.12 tells of an unmapping that it has refused. Older kernels unmap first, pleat or not.
+#[test]
+fn what_a_refused_mmap_was_to_replace_stays() {
+    let turn = turn("refused");
+    let program = match turn.compile("refused.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let before = plain(&words([&program]));
+    if !before.status.success() {
+        return skipped("this kernel unmaps what it then cannot replace");
+    }
+    let after = folded(&turn.options("24M"), &words([&program]));
+    println!("{}", String::from_utf8_lossy(&after.stdout));
+    assert_same(&before, &after);
+    turn.assert_clean(&after);
+}
+
 /// What the kernel moves it moves to where the same may be done: from memory that is executed, too.
 #[test]
 fn memory_that_is_executed_is_folded() {

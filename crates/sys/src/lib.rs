@@ -28,6 +28,7 @@ pub mod proc_files;
 pub mod process;
 pub mod remap;
 pub mod ring;
+pub mod room;
 pub mod sync;
 pub mod thread;
 pub mod uffd;

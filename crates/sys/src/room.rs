@@ -1,0 +1,69 @@
+//! Whether there is room for a mapping, asked without making it.
+
+use core::ops::Range;
+use core::ptr::null_mut;
+
+use page::{PAGE_BYTES, PageIndex};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+
+use crate::kernel::PageRange;
+use crate::{Errno, process};
+
+/// Whether limits and memory allow private memory at `range` with this protection in the place of what is there. `is_reserved`:
+/// without `MAP_NORESERVE`. Another thread may take what there is meanwhile.
+pub fn can_replace(range: Range<usize>, protection: u32, is_reserved: bool) -> bool {
+    if can_map(range.len(), protection, is_reserved) {
+        return true;
+    }
+    let pages = PageRange {
+        start: PageIndex::containing(range.start as u64),
+        end: PageIndex::containing(range.end.saturating_add(PAGE_BYTES - 1) as u64),
+    };
+    let mut more = pages.count();
+    let read = process::mappings(&mut |mapping| {
+        if let Some(part) = mapping.range.intersection(pages) {
+            more -= part.count();
+        }
+    });
+    // What is added is nothing: then it is the kernel's to say.
+    read.is_err() || more == page::PageCount::ZERO || can_map(more.bytes().0 as usize, protection, is_reserved)
+}
+
+fn can_map(bytes: usize, protection: u32, is_reserved: bool) -> bool {
+    let flags = if is_reserved { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
+    let Ok(place) = (unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), flags) }) else {
+        return false;
+    };
+    // After mlockall(MCL_FUTURE) it is locked, and would be filled when it is opened.
+    // SAFETY: the mapping made above, which nobody else knows.
+    let _ = unsafe { rustix::mm::munlock(place, bytes) };
+    // SAFETY: as above.
+    let opened = unsafe { rustix::mm::mprotect(place, bytes, MprotectFlags::from_bits_retain(protection)) };
+    // SAFETY: as above.
+    let _ = unsafe { rustix::mm::munmap(place, bytes) };
+    opened != Err(Errno::NOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ_WRITE: u32 = 3;
+
+    #[test]
+    fn what_is_there_already_is_replaced() {
+        let bytes = 16 * PAGE_BYTES;
+        // SAFETY: memory of this test's own.
+        let place =
+            unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE) }.unwrap();
+        let start = place as usize;
+        for reserved in [false, true] {
+            assert!(can_replace(start..start + bytes, READ_WRITE, reserved));
+            // More than there are addresses; nothing of it is there.
+            assert!(!can_replace(start..start + (1 << 60), READ_WRITE, reserved));
+        }
+        // SAFETY: as above.
+        unsafe { rustix::mm::munmap(place, bytes) }.unwrap();
+    }
+}
