@@ -44,7 +44,9 @@ fn place(bytes: usize) -> *mut c_void {
         // Of several threads that come first, one is right for all.
         let _ = NEXT.compare_exchange(0, begin(), Ordering::Relaxed, Ordering::Relaxed);
     }
-    let taken = NEXT.fetch_add(bytes.next_multiple_of(PAGE_BYTES) as u64, Ordering::Relaxed);
+    // More than there are addresses is the kernel's to refuse.
+    let pages = bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0);
+    let taken = NEXT.fetch_add(pages as u64, Ordering::Relaxed);
     core::ptr::without_provenance_mut((FIRST + taken % BYTES) as usize)
 }
 

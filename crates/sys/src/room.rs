@@ -1,13 +1,12 @@
 //! Whether there is room for a mapping, asked without making it.
 
 use core::ops::Range;
-use core::ptr::null_mut;
 
 use page::{PAGE_BYTES, PageIndex};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::kernel::PageRange;
-use crate::{Errno, process};
+use crate::{Errno, apart, process};
 
 /// Whether limits and memory allow private memory at `range` with this protection in the place of what is there. `is_reserved`:
 /// without `MAP_NORESERVE`. Another thread may take what there is meanwhile.
@@ -31,10 +30,12 @@ pub fn can_replace(range: Range<usize>, protection: u32, is_reserved: bool) -> b
 
 fn can_map(bytes: usize, protection: u32, is_reserved: bool) -> bool {
     let flags = if is_reserved { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
-    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
-    let Ok(place) = (unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), flags) }) else {
-        return false;
-    };
+    // Apart: in a hole of the program's another thread may replace it (`MAP_FIXED`), and what we unmap would be that thread's.
+    let mapped = apart::map(bytes, |at, fixed| {
+        // SAFETY: a new mapping where nothing is touches no memory that anybody else uses.
+        unsafe { rustix::mm::mmap_anonymous(at, bytes, ProtFlags::empty(), flags | fixed) }
+    });
+    let Ok(place) = mapped else { return false };
     // After mlockall(MCL_FUTURE) it is locked, and would be filled when it is opened.
     // SAFETY: the mapping made above, which nobody else knows.
     let _ = unsafe { rustix::mm::munlock(place, bytes) };
@@ -56,7 +57,8 @@ mod tests {
         let bytes = 16 * PAGE_BYTES;
         // SAFETY: memory of this test's own.
         let place =
-            unsafe { rustix::mm::mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE) }.unwrap();
+            unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE) }
+                .unwrap();
         let start = place as usize;
         for reserved in [false, true] {
             assert!(can_replace(start..start + bytes, READ_WRITE, reserved));
