@@ -95,7 +95,7 @@ impl Membership {
         // However much others take, something must be left to work with.
         let left = ByteCount(budget.saturating_sub(unmanaged).max(budget / 8));
         let share = shares::share(left, holder(self.entry), self.managed().map(holder));
-        self.entry.share_bytes.store(share.bytes.0, Ordering::Relaxed);
+        self.entry.set(Gauge::ShareBytes, share.bytes.0);
         share
     }
 }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use page::ByteCount;
 use sys::Errno;
+use sys::kernel::PageRange;
 use sys::process::RaisedLimit;
 use sys::sync::{Lock, Sharing, wait_while};
 use sys::thread::{self, Descriptors, ThreadMemory};
@@ -29,7 +30,7 @@ const LOOK_ACTIVE: Duration = Duration::from_millis(5);
 pub(crate) struct Agent {
     pub(crate) membership: Lock<Membership>,
     /// What libraries had mapped before the agent came.
-    pub(crate) library_memory: Vec<core::ops::Range<u64>>,
+    pub(crate) library_memory: Vec<PageRange>,
     /// What leads to the run, for the programs that this one starts.
     pub(crate) bearings: Option<Bearings>,
     /// An address of the main thread's stack.
@@ -61,7 +62,7 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn new(
         membership: Membership,
-        library_memory: Vec<core::ops::Range<u64>>,
+        library_memory: Vec<PageRange>,
         bearings: Option<Bearings>,
         stack: usize,
         fault: Vec<u8>,

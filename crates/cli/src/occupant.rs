@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::unistd::{Pid, getsid};
-use pager::ledger::Ledger;
 use pager::ledger::occupant::{Occupancy, Place};
+use pager::ledger::{Gauge, Ledger};
 use sys::clock::{now_ns, thread_ns};
 use sys::sync::{Sharing, wait_while};
 use sys::thread::{self, Processors};
@@ -68,7 +68,7 @@ fn attend(ledger: &'static Ledger) {
 /// Whether the run has no more than one managed process. Behind a fork two of them need both processors to keep inside the budget.
 fn is_alone(ledger: &Ledger) -> bool {
     let used = ledger.processes_used.load(Relaxed) as usize;
-    let managed = ledger.processes.iter().take(used).filter(|process| process.share_bytes.load(Relaxed) > 0);
+    let managed = ledger.processes.iter().take(used).filter(|process| process.get(Gauge::ShareBytes) > 0);
     managed.take(2).count() < 2
 }
 

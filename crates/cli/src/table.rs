@@ -329,7 +329,7 @@ fn phase_name(phase: Phase) -> &'static str {
 /// Makes an entry new. Its process has ended, so nobody else writes to it.
 fn free(entry: &Process) {
     entry.phase.store(Phase::Free as u32, Relaxed);
-    let words = [&entry.start_ticks, &entry.watcher, &entry.share_bytes, &entry.busy_since_ns, &entry.footprint_peak];
+    let words = [&entry.start_ticks, &entry.watcher, &entry.busy_since_ns, &entry.footprint_peak];
     let rows = entry.gauges.iter().chain(&entry.peaks).chain(&entry.counters).chain(&entry.failure);
     words.into_iter().chain(rows).for_each(|word| word.store(0, Relaxed));
     entry.faults.iter().flat_map(|histogram| &histogram.buckets).for_each(|bucket| bucket.store(0, Relaxed));

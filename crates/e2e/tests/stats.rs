@@ -20,6 +20,7 @@ const GAUGES: &[&str] = &[
     "metadata_bytes",
     "agent_bytes",
     "fixed_bytes",
+    "share_bytes",
     "refault_ns_per_second",
     "stored_bytes",
     "backed_bytes",
@@ -37,6 +38,7 @@ const COUNTERS: &[&str] = &[
     "read_back_bytes",
     "reads_beside",
     "serve_ns",
+    "turn_wait_ns",
     "refault_ns",
 ];
 

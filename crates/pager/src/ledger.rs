@@ -63,6 +63,8 @@ numbers! {
         AgentBytes = "agent_bytes",
         /// Of all that, what can never go: the agent, tables, and memory that is not managed.
         FixedBytes = "fixed_bytes",
+        /// What the process may hold of the budget; 0 while it is not managed.
+        ShareBytes = "share_bytes",
         /// Encodings inside the pool, their headers not counted.
         StoredBytes = "stored_bytes",
         /// Encodings in the swap file.
@@ -129,6 +131,8 @@ numbers! {
         ReclaimNs = "reclaim_ns",
         /// Time the fault handler worked.
         ServeNs = "serve_ns",
+        /// Time for which faults waited for the process's turn.
+        TurnWaitNs = "turn_wait_ns",
         /// Of that, over pages that had left: what the process loses for want of memory.
         RefaultNs = "refault_ns",
         /// Times the budget could not be met.
@@ -271,8 +275,6 @@ pub struct Process {
     /// The thread with which its agent began; 0 in children forked while memory was managed. It ends with the program, also where
     /// that executes another.
     pub watcher: AtomicU64,
-    /// What this process may hold, bytes; 0 while it is not managed.
-    pub share_bytes: AtomicU64,
     /// What of what it holds counts where the budget is dealt out (`policy::shares::Claim::number`).
     pub claim: AtomicU64,
     /// `CLOCK_MONOTONIC` nanoseconds at which the fault handler began what it is doing; 0 while it waits for work.

@@ -1,6 +1,5 @@
 //! The pager: what the server and the reclaimer share.
 
-use core::ops::Range;
 use core::time::Duration;
 
 use alloc::boxed::Box;
@@ -13,7 +12,7 @@ use codec::Codec;
 use page::{ByteCount, PageCount, PageIndex};
 use policy::area::divider::Divider;
 use store::Store;
-use sys::kernel::{Kernel, Message};
+use sys::kernel::{Kernel, Message, PageRange};
 use sys::sync::{AtomicBool, AtomicU32, Held, Lock, Ordering, Sharing, wait_while, wake_all};
 
 use crate::account::Accounts;
@@ -24,6 +23,7 @@ use crate::ledger::Process;
 use crate::ledger::reference_log::ReferenceLog;
 use crate::order::Asked;
 use crate::readings::Readings;
+use crate::regions::Regions;
 use crate::state::State;
 
 /// What a pager needs to know at its birth.
@@ -46,8 +46,8 @@ pub struct Config {
     pub references: Option<&'static ReferenceLog>,
     /// Frames that the kernel has for pages on their way out.
     pub frames: PageCount,
-    /// Addresses that must stay as they are: pleat's own, and what was mapped before the agent came.
-    pub untouchable: Vec<Range<u64>>,
+    /// Pages that must stay as they are: what libraries held before the agent came.
+    pub untouchable: Vec<PageRange>,
 }
 
 /// A thread waits for a page.
@@ -64,7 +64,7 @@ pub struct Pager<K, S> {
     pub kernel: K,
     pub(crate) codec: &'static dyn Codec,
     pub(crate) entry: &'static Process,
-    pub(crate) untouchable: Vec<Range<u64>>,
+    pub(crate) untouchable: Regions,
     pub(crate) references: Option<&'static ReferenceLog>,
     /// The whole budget.
     pub(crate) budget: ByteCount,
@@ -90,7 +90,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             kernel,
             codec: config.codec,
             entry: config.entry,
-            untouchable: config.untouchable,
+            untouchable: config.untouchable.into_iter().collect(),
             references: config.references,
             budget: config.share,
             is_told_of_growth: config.is_told_of_growth,

@@ -10,6 +10,14 @@ use sys::kernel::PageRange;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Regions(Vec<PageRange>);
 
+impl FromIterator<PageRange> for Regions {
+    fn from_iter<T: IntoIterator<Item = PageRange>>(ranges: T) -> Self {
+        let mut regions = Self::default();
+        ranges.into_iter().for_each(|range| regions.insert(range));
+        regions
+    }
+}
+
 impl Regions {
     /// Adds a range, joined with what it touches or overlaps.
     pub(crate) fn insert(&mut self, range: PageRange) {

@@ -43,8 +43,8 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     }
     let mut fresh = Vec::new();
     let read = pager.kernel.mappings(&mut |mapping| {
-        if is_manageable(&mapping, &pager.untouchable) {
-            state.regions.gaps(mapping.range, |gap| fresh.push((gap, mapping.range)));
+        if is_manageable(&mapping) {
+            pager.untouchable.gaps(mapping.range, |part| state.regions.gaps(part, |gap| fresh.push((gap, part))));
         }
     });
     if read.is_err() {
@@ -61,7 +61,7 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
     let read = pager.kernel.mappings(&mut |mapping| {
         forget_discarded(&mut state, PageRange { start: mapped_end, end: mapping.range.start });
         mapped_end = mapping.range.end;
-        if is_manageable(&mapping, &pager.untouchable) {
+        if is_manageable(&mapping) {
             whole.extend(
                 fresh.iter().filter(|(gap, _)| mapping.range.intersection(*gap) == Some(*gap)).map(|(gap, _)| *gap),
             );
@@ -89,14 +89,13 @@ fn leave_own<K: Kernel, S: Store>(pager: &Pager<K, S>, fresh: &[(PageRange, Page
     }
 }
 
-/// Writable private memory that is neither pleat's own nor older than the agent.
-fn is_manageable(mapping: &Mapping, untouchable: &[core::ops::Range<u64>]) -> bool {
+/// Writable private memory that is not pleat's own.
+fn is_manageable(mapping: &Mapping) -> bool {
     let (start, end) = (mapping.range.start.address(), mapping.range.end.address());
     mapping.anonymous
         && mapping.writable
         && matches!(mapping.name, MappingName::Plain | MappingName::Heap)
         && mapping.range.end <= ADDRESS_END
-        && !untouchable.iter().any(|span| start < span.end && span.start < end)
         && !sys::area::is_own(start..end)
 }
 
@@ -138,14 +137,11 @@ mod tests {
 
     #[test]
     fn only_plain_private_memory_is_managed() {
-        let own = [0x10_0000..0x20_0000, 0x7000_0000..0x7000_1000];
-        assert!(is_manageable(&mapping(0x500, 64), &own));
-        assert!(is_manageable(&Mapping { name: MappingName::Heap, ..mapping(0x500, 64) }, &own));
-        assert!(!is_manageable(&mapping(0x150, 64), &own), "the agent's own");
-        assert!(!is_manageable(&mapping(0xff, 2), &own), "overlaps the agent's own");
-        assert!(!is_manageable(&Mapping { writable: false, ..mapping(0x500, 64) }, &own));
-        assert!(!is_manageable(&Mapping { anonymous: false, ..mapping(0x500, 64) }, &own));
-        assert!(!is_manageable(&Mapping { name: MappingName::Special, ..mapping(0x500, 64) }, &own));
-        assert!(!is_manageable(&mapping(1 << 35, 64), &own));
+        assert!(is_manageable(&mapping(0x500, 64)));
+        assert!(is_manageable(&Mapping { name: MappingName::Heap, ..mapping(0x500, 64) }));
+        assert!(!is_manageable(&Mapping { writable: false, ..mapping(0x500, 64) }));
+        assert!(!is_manageable(&Mapping { anonymous: false, ..mapping(0x500, 64) }));
+        assert!(!is_manageable(&Mapping { name: MappingName::Special, ..mapping(0x500, 64) }));
+        assert!(!is_manageable(&mapping(1 << 35, 64)));
     }
 }

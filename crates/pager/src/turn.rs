@@ -99,8 +99,8 @@ impl Turn {
         if !is_bound {
             self.ticket = None;
         }
-        if may {
-            self.since_ns = None;
+        if may && let Some(since) = self.since_ns.take() {
+            standing.ledger.processes[own.slot as usize].add(Counter::TurnWaitNs, now_ns - since);
         }
         standing.set_waits(!may && has_faults);
         may

@@ -78,13 +78,18 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// What it holds and could give up.
+    fn movable(&self) -> u64 {
+        self.held.saturating_sub(self.fixed).0
+    }
+
     fn floor(&self) -> u64 {
         self.fixed.0 + WORKING_BYTES
     }
 
     /// More than this it would not use at once, where `even` is an even part. A newcomer has half of that from the start.
     fn cap(&self, even: u64) -> u64 {
-        (2 * self.held.0 + even / 2).max(self.floor())
+        (self.fixed.0 + 2 * self.movable() + even / 2).max(self.floor())
     }
 
     /// What it has in any case.
@@ -93,7 +98,7 @@ impl Holder {
     }
 
     fn weight(&self) -> u128 {
-        u128::from(self.held.0) * u128::from(self.claim.0)
+        u128::from(self.movable()) * u128::from(self.claim.0)
     }
 }
 
@@ -208,6 +213,18 @@ mod tests {
         assert_eq!(of_so_many(110), Share { bytes: ByteCount(MIB), is_beyond: true });
         let idle = Holder { held: ByteCount(MIB / 2), ..small };
         assert!(!share(LEFT, idle, core::iter::repeat_n(idle, 110)).is_beyond, "who holds less needs no warning");
+    }
+
+    #[test]
+    fn what_can_never_go_draws_nothing() {
+        // Seven processes of 16 MiB, nearly all of it fixed, and one that works on all it can get.
+        let idle = Holder { held: ByteCount(16 * MIB), fixed: ByteCount(16 * MIB - (64 << 10)), ..holder(0) };
+        let busy = Holder { held: ByteCount(40 * MIB), fixed: ByteCount(16 * MIB), ..holder(0) };
+        let left = ByteCount(200 * MIB);
+        let all = || core::iter::repeat_n(idle, 7).chain([busy]);
+        let Share { bytes, .. } = share(left, busy, all());
+        let idles = share(left, idle, all()).bytes.0 * 7;
+        assert!(bytes.0 > 64 * MIB && bytes.0 + idles <= left.0, "{bytes:?} {idles}");
     }
 
     /// Who loses nothing gives up half in half a second; who loses as much as the mean does not, and gets it back.

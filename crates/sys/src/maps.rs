@@ -99,10 +99,11 @@ fn hex(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The address ranges of the private anonymous mappings that are there now, except the brk heap and the zero-filled
+/// The the private anonymous mappings that hold something now, except the brk heap and the zero-filled
 /// data of the program itself (`program` is its path, as /proc/self/exe has it): those that belong to the loader, to
-/// libc and to other libraries. `maps` is an open /proc/PID/maps.
-pub fn library_memory(maps: impl AsFd, program: &[u8]) -> Result<Vec<core::ops::Range<u64>>, Errno> {
+/// libc and to other libraries. Addresses that an allocator has reserved by then, without access, will be the program's.
+/// `maps` is an open /proc/PID/maps.
+pub fn library_memory(maps: impl AsFd, program: &[u8]) -> Result<Vec<PageRange>, Errno> {
     let mut text = Vec::new();
     loop {
         let filled = text.len();
@@ -113,16 +114,22 @@ pub fn library_memory(maps: impl AsFd, program: &[u8]) -> Result<Vec<core::ops::
             break;
         }
     }
+    Ok(library_spans(&text, program))
+}
+
+fn library_spans(maps: &[u8], program: &[u8]) -> Vec<PageRange> {
     let mut spans = Vec::new();
-    let mut follows_program = false;
-    for line in text.split(|byte| *byte == b'\n') {
+    let mut program_end = None;
+    for line in maps.split(|byte| *byte == b'\n') {
         let Some(mapping) = parse(line) else { continue };
-        if mapping.anonymous && mapping.name == MappingName::Plain && !follows_program {
-            spans.push(mapping.range.start.address()..mapping.range.end.address());
+        let range = mapping.range;
+        let is_open = mapping.access[..3] != *b"---";
+        if mapping.anonymous && mapping.name == MappingName::Plain && is_open && program_end != Some(range.start) {
+            spans.push(range);
         }
-        follows_program = line.ends_with(program);
+        program_end = line.ends_with(program).then_some(range.end);
     }
-    Ok(spans)
+    spans
 }
 
 /// `PAGEMAP_SCAN` (Linux 6.7): runs of pages with one category.
@@ -262,6 +269,27 @@ mod tests {
         let read_only = parse(b"7f0000000000-7f0000002000 r--p 00000000 00:00 0 ").unwrap();
         assert!(!read_only.writable && read_only.anonymous);
         assert!(parse(b"nonsense").is_none());
+    }
+
+    #[test]
+    fn what_libraries_hold_is_left_to_them() {
+        let maps = b"300000000000-300000004000 ---p 00000000 00:00 0 \n\
+            300000004000-300000128000 rw-p 00000000 00:00 0 \n\
+            300000128000-300400002000 ---p 00000000 00:00 0 \n\
+            55b88b9000000-55b88b9004000 rw-p 00000000 fe:00 12                   /usr/bin/program\n\
+            55b88b9004000-55b88b9008000 rw-p 00000000 00:00 0 \n\
+            55b88b9009000-55b88b900a000 rw-p 00000000 fe:00 12                   /usr/bin/program\n\
+            7f29e4a1b000-7f29e4e1e000 rw-p 00000000 00:00 0 \n\
+            7f29e4e1e000-7f29e4e44000 r--p 00000000 fe:00 32                     /usr/lib/libc.so.6\n\
+            7f29e4e44000-7f29e4e45000 rw-p 00000000 00:00 0 \n";
+        // What an allocator has taken into use of what it has reserved, the loader's, and libc's zero-filled data.
+        let held = [
+            0x3000_0000_4000..0x3000_0012_8000,
+            0x7f29_e4a1_b000..0x7f29_e4e1_e000,
+            0x7f29_e4e4_4000..0x7f29_e4e4_5000,
+        ];
+        let spans = library_spans(maps, b"/usr/bin/program");
+        assert!(spans.iter().map(|span| span.start.address()..span.end.address()).eq(held), "{spans:x?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::arch::{self, number};
 use crate::host::Shared;
+use crate::kernel::PageRange;
 use crate::proc_files::Stat;
 use crate::{Area, Errno, apart, maps};
 
@@ -187,7 +188,7 @@ pub fn mappings(visit: &mut dyn FnMut(crate::kernel::Mapping)) -> Result<(), Err
 }
 
 /// Where libraries keep their data: see [`crate::maps::library_memory`].
-pub fn library_memory() -> Result<Vec<core::ops::Range<u64>>, Errno> {
+pub fn library_memory() -> Result<Vec<PageRange>, Errno> {
     let mut path = [0; PAGE_BYTES];
     let length = rustix::fs::readlinkat_raw(rustix::fs::CWD, c"/proc/self/exe", &mut path[..])?;
     maps::library_memory(open(c"/proc/thread-self/maps", OFlags::RDONLY)?, &path[..length])
