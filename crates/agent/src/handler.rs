@@ -102,6 +102,9 @@ impl core::fmt::Display for Reason {
             pager::Stuck::Unfillable(page, errno) => {
                 write!(out, "the page at {:#x} cannot be brought back: {errno:?}", page.address())
             }
+            pager::Stuck::ForkIsLate => {
+                write!(out, "a thread is about to fork and does not, while others change more memory than can be noted")
+            }
         }
     }
 }

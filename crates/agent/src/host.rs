@@ -87,7 +87,7 @@ static AGENT: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment: *const *const c_char) {
     // Other C libraries pass no arguments: nothing may be looked at before this.
     let Some(register) = register_fork_handlers() else { return };
-    if heap::has_room().is_err() {
+    if heap::has_room(pager::JOURNAL_BYTES).is_err() {
         // What this one starts finds in the environment what it has found, and may have more room.
         return do_without(environment);
     }
@@ -124,7 +124,7 @@ fn join(
     if let Some(reason) = obstacle(arguments, environment) {
         return stay_idle(ledger, reason);
     }
-    if heap::has_room().is_err() {
+    if heap::has_room(pager::JOURNAL_BYTES).is_err() {
         // The limit was what the agent of an executed program had made of it.
         return stay_idle(ledger, NO_MEMORY);
     }

@@ -19,13 +19,13 @@ use pager::ledger::reference_log::{Owner, ReferenceLog};
 use pager::ledger::{Counter, Phase, Process};
 use pager::{Config, Pager, Party, Reclaimer, Standing};
 use store::AnyStore;
-use sys::Errno;
 use sys::addresses::Lifted;
 use sys::kernel::Kernel;
 use sys::linux::{Linux, Openings, Quarters};
 use sys::process::RaisedLimit;
 use sys::thread::{self, Descriptors};
 use sys::uffd::Faults;
+use sys::{Area, Errno};
 
 use crate::custody::Custody;
 use crate::entry::Membership;
@@ -102,7 +102,7 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     let membership = agent.membership();
     let limit = sys::process::raise_descriptor_limit();
     let lifted = sys::addresses::lift();
-    let room = crate::heap::has_room().map_err(Obstacle::of(NO_MEMORY));
+    let room = crate::heap::has_room(pager::JOURNAL_BYTES).map_err(Obstacle::of(NO_MEMORY));
     let opened = room.and_then(|()| open(agent, &membership));
     limit.into_iter().for_each(RaisedLimit::restore);
     let keeper = match opened {
@@ -184,6 +184,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         }
         None => None,
     };
+    let journal = Area::reserve(pager::JOURNAL_BYTES).map_err(Obstacle::of("no address space"))?;
     let cache = Cache::new(store, log);
     let config = Config {
         codec,
@@ -195,6 +196,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         is_told_of_growth: agent.growth.is_told(),
         references: references(membership),
         frames,
+        journal,
         untouchable: agent.library_memory.clone(),
     };
     let custody = Custody::begin(membership.ledger, kernel.number());

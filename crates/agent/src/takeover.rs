@@ -119,7 +119,8 @@ impl Means {
         }
         if !agent.membership().is_in_user_mode() {
             // In user mode nobody could fill the child: it goes on with what it has.
-            crate::heap::has_room().map_err(Obstacle::of(keeper::NO_MEMORY))?;
+            // The journal has come along.
+            crate::heap::has_room(0).map_err(Obstacle::of(keeper::NO_MEMORY))?;
         }
         let openings = Openings::open(Some(proc)).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
         let reception = Reception::open().map_err(Obstacle::of("no socket for forked processes"))?;

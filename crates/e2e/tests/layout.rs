@@ -122,6 +122,22 @@ fn forks_with_dirty_memory() {
     turn.assert_clean(&after);
 }
 
+/// libc's fork waits for a lock of malloc's while the agent's state is frozen for it, and who holds the lock discards and
+/// touches thousands of pages meanwhile.
+#[test]
+fn a_fork_waits_for_malloc_trim() {
+    let turn = turn("trims");
+    let program = match turn.compile("trims.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program, "48", "4"]);
+    let before = plain(&command);
+    let after = folded(&turn.options("32M"), &command);
+    assert_same(&before, &after);
+    turn.assert_clean(&after);
+}
+
 /// A fork handler of another library, registered before ours, changes the layout while the parent's agent serves the child.
 #[test]
 fn a_child_changes_its_layout_before_its_agent_is_there() {

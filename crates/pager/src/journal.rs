@@ -13,12 +13,11 @@
 use alloc::vec::Vec;
 
 use page::{PageCount, PageIndex};
+use sys::Area;
 use sys::kernel::{ForkedMemory, Message, PageRange};
 
+use crate::records::Records;
 use crate::regions::Regions;
-
-/// Deeds that fit. Forks last a fraction of a millisecond; a full journal makes faults wait for the fork.
-pub(crate) const RECORDS_MAX: usize = 2048;
 
 /// Messages about forks while the state is frozen that fit. A child of one that does not fit is not the one that the state is
 /// frozen for, or is ended.
@@ -30,8 +29,8 @@ const PLACES_MAX: usize = 64;
 /// A deed to be done when the state thaws.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Record {
-    /// The page has been filled.
-    Filled(PageIndex),
+    /// Pages have been filled.
+    Filled(PageRange),
     /// Discarded by madvise.
     Removed(PageRange),
     /// Unmapped.
@@ -100,11 +99,10 @@ impl Record {
 /// Records in the order of their deeds.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// Never grows: a forked child's heap must not be copied in the middle of an allocation.
-    records: Vec<Record>,
+    records: Records,
     /// Records that the forked child shares.
     before_fork: usize,
-    /// Where among the records the messages about forks came. One of them is about the fork that the state is frozen for;
+    /// Never grows: a forked child's heap must not be copied in the middle of an allocation. Where among the records the messages about forks came. One of them is about the fork that the state is frozen for;
     /// others are about raw system calls of other threads.
     marks: Vec<Mark>,
 }
@@ -120,25 +118,24 @@ struct Mark {
 }
 
 impl Journal {
-    pub(crate) fn new() -> Self {
-        let (records, marks) = (Vec::with_capacity(RECORDS_MAX), Vec::with_capacity(FORKS_MAX));
-        Self { records, before_fork: 0, marks }
+    pub(crate) fn new(area: Area) -> Self {
+        Self { records: Records::new(area), before_fork: 0, marks: Vec::with_capacity(FORKS_MAX) }
     }
 
-    /// Whether no more than `count` records fit any more.
-    pub(crate) fn is_nearly_full(&self, count: usize) -> bool {
-        self.records.len() + count >= RECORDS_MAX
+    /// Whether so many deeds are sure to fit.
+    pub(crate) fn has_room(&self, deeds: usize) -> bool {
+        self.records.have_room(deeds)
     }
 
     /// Notes a deed.
     pub(crate) fn note(&mut self, record: Record) {
-        assert!(self.records.len() < RECORDS_MAX, "a fork lasts for more than {RECORDS_MAX} layout messages");
-        self.records.push(record);
+        self.records.note(record);
     }
 
     /// The message about a fork has been read, while `held` layout messages are held back: what is noted from now on, but
     /// for those, the forked child does not share, as far as we know yet.
     pub(crate) fn mark_fork(&mut self, child: ForkedMemory, held: usize) {
+        self.records.close();
         if self.marks.len() < FORKS_MAX {
             self.marks.push(Mark { child, place: self.records.len(), held });
         }
@@ -147,6 +144,7 @@ impl Journal {
     /// The layout message that was held back at `place` has been noted.
     pub(crate) fn pass_marks(&mut self, place: usize) {
         let Self { records, marks, .. } = self;
+        records.close();
         marks.iter_mut().filter(|mark| place < mark.held).for_each(|mark| mark.place = records.len());
     }
 
@@ -168,6 +166,8 @@ impl Journal {
         kept: &[PageRange],
         mut is_registered: impl FnMut(PageIndex) -> Option<bool>,
     ) -> bool {
+        // What is noted from now on is behind the fork.
+        self.records.close();
         // The last one: a descriptor's number is used again when that of a child that has ended is closed.
         let Some(mark) = self.marks.iter().rfind(|mark| mark.child == child).map(|mark| mark.place) else {
             return false;
@@ -177,7 +177,7 @@ impl Journal {
         }
         let mut grown = self.grown(managed.clone(), kept);
         let (mut missing, mut now) = (Vec::new(), managed.clone());
-        for record in &self.records {
+        for record in self.records.iter() {
             missing.extend(record.witnesses(&now).into_iter().flatten());
             record.change(&mut now);
         }
@@ -224,7 +224,7 @@ impl Journal {
     /// Whether something in the range is managed now, where `regions` are what was in the frozen state. Does not allocate.
     pub(crate) fn is_managed_now(&self, regions: &Regions, range: PageRange) -> bool {
         let is_managed = |page| range.contains(page) && self.origin(page).is_some_and(|page| regions.contains(page));
-        let carried = |page, behind: usize| self.records[behind..].iter().fold(page, |page, record| record.carry(page));
+        let carried = |page, behind| self.records.moves_from(behind).fold(page, |page, record| record.carry(page));
         let borders = self
             .records
             .iter()
@@ -248,7 +248,11 @@ impl Journal {
     /// Where a page's slot is found in the frozen state: under which index, or that it is now with the program
     /// (`Resident`), or nothing (`Untouched`).
     pub(crate) fn trace(&self, page: PageIndex) -> Traced {
-        trace(self.records.iter().copied(), Filled::Count, page)
+        match self.records.last_in_tail(PageRange::new(page, PageCount(1))) {
+            Some(Record::Filled(_)) => Traced::Resident,
+            Some(_) => Traced::Untouched,
+            None => trace(self.records.before_tail().iter().copied(), Filled::Count, page),
+        }
     }
 
     /// The same for a page that the forked child misses: so it has not been filled there, and what we noted after the
@@ -257,9 +261,14 @@ impl Journal {
         trace(self.records[..self.before_fork].iter().copied(), Filled::Ignored, page)
     }
 
-    /// The deeds in order, each once.
-    pub(crate) fn replay(&mut self, visit: impl FnMut(Record)) {
-        self.records.drain(..).for_each(visit);
+    /// The records in order.
+    pub(crate) fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Forgets all. Does not allocate; nor does it mind, in a forked child, what the parent was noting when it was copied.
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
         self.before_fork = 0;
         self.marks.clear();
     }
@@ -292,7 +301,7 @@ pub(crate) fn before(messages: &[Message], page: PageIndex) -> Option<PageIndex>
 fn trace(records: impl DoubleEndedIterator<Item = Record>, filled_pages: Filled, mut page: PageIndex) -> Traced {
     for record in records.rev() {
         match record {
-            Record::Filled(filled) if filled == page && filled_pages == Filled::Count => {
+            Record::Filled(range) if range.contains(page) && filled_pages == Filled::Count => {
                 return Traced::Resident;
             }
             Record::Removed(range) | Record::Unmapped(range) if range.contains(page) => {
@@ -342,11 +351,19 @@ mod tests {
         PageRange { start: PageIndex(start), end: PageIndex(end) }
     }
 
+    fn empty() -> Journal {
+        Journal::new(Area::reserve(crate::JOURNAL_BYTES).unwrap())
+    }
+
+    fn filled(page: u64) -> Record {
+        Record::Filled(range(page, page + 1))
+    }
+
     #[test]
     fn the_last_deed_counts() {
-        let mut journal = Journal::new();
+        let mut journal = empty();
         assert_eq!(journal.trace(PageIndex(5)), Traced::At(PageIndex(5)));
-        journal.note(Record::Filled(PageIndex(5)));
+        journal.note(filled(5));
         assert_eq!(journal.trace(PageIndex(5)), Traced::Resident);
         journal.note(Record::Removed(range(4, 6)));
         assert_eq!(journal.trace(PageIndex(5)), Traced::Untouched);
@@ -354,21 +371,20 @@ mod tests {
         assert_eq!(journal.trace(PageIndex(101)), Traced::Untouched);
         assert_eq!(journal.trace(PageIndex(103)), Traced::At(PageIndex(7)));
         assert_eq!(journal.trace(PageIndex(7)), Traced::Untouched);
-        journal.note(Record::Filled(PageIndex(7)));
+        journal.note(filled(7));
         assert_eq!(journal.trace(PageIndex(7)), Traced::Resident);
     }
 
     #[test]
     fn deeds_are_replayed_once_and_in_order() {
-        let mut journal = Journal::new();
-        let deeds = [Record::Filled(PageIndex(1)), Record::Unmapped(range(1, 2)), Record::Filled(PageIndex(1))];
+        let mut journal = empty();
+        let deeds = [filled(1), Record::Unmapped(range(1, 2)), filled(1)];
         for deed in deeds {
             journal.note(deed);
         }
-        let mut seen = alloc::vec::Vec::new();
-        journal.replay(|record| seen.push(record));
-        assert_eq!(seen, deeds);
-        journal.replay(|_| panic!("replayed twice"));
+        assert_eq!(journal.records(), deeds);
+        journal.clear();
+        assert_eq!(journal.records(), []);
     }
 
     /// A thread has moved a range and unmapped another. The child's memory says how much of that it shares, wherever the
@@ -376,14 +392,13 @@ mod tests {
     #[test]
     fn the_fork_is_found_among_the_records() {
         let (old, new, gone) = (range(100, 110), range(200, 210), range(300, 310));
-        let records =
-            [Record::Filled(PageIndex(1)), Record::Moved { from: old, to: new.start }, Record::Unmapped(gone)];
+        let records = [filled(1), Record::Moved { from: old, to: new.start }, Record::Unmapped(gone)];
         let managed = regions(&[old, gone]);
         // How many of the two the child shares, and what it shares when the message came after so many records. That
         // `gone` is registered proves nothing.
         for (shares, found) in [(0, [0, 1, 1, 1]), (1, [2, 2, 2, 3]), (2, [3, 3, 3, 3])] {
             for (mark, found) in found.into_iter().enumerate() {
-                let mut journal = Journal::new();
+                let mut journal = empty();
                 for record in records {
                     journal.note(record);
                 }
@@ -403,7 +418,7 @@ mod tests {
     #[test]
     fn a_fork_that_no_order_explains_is_not_placed() {
         let (region, other) = (range(100, 110), range(300, 310));
-        let mut journal = Journal::new();
+        let mut journal = empty();
         journal.mark_fork(CHILD, 0);
         journal.note(Record::Unmapped(region));
         journal.note(Record::Unmapped(other));
@@ -420,7 +435,7 @@ mod tests {
     #[test]
     fn each_of_several_forks_has_a_place_of_its_own() {
         let shared = |child| {
-            let mut journal = Journal::new();
+            let mut journal = empty();
             let note = |journal: &mut Journal, at| journal.note(Record::Removed(range(at, at + 1)));
             journal.mark_fork(ForkedMemory(1), 0);
             note(&mut journal, 1);
@@ -448,7 +463,7 @@ mod tests {
         let beside = Record::Moved { from: range(100, 104), to: new.start };
         for (first, then) in [(moved, Record::Unmapped(range(205, 215))), (beside, Record::Unmapped(old))] {
             for is_shared in [false, true] {
-                let mut journal = Journal::new();
+                let mut journal = empty();
                 journal.note(first);
                 journal.mark_fork(CHILD, 0);
                 journal.note(then);
@@ -468,7 +483,7 @@ mod tests {
     fn what_has_grown_was_there_before_it_moved() {
         let (grown, target) = (range(500, 510), range(100, 110));
         for kept in [None, Some(grown)] {
-            let mut journal = Journal::new();
+            let mut journal = empty();
             journal.mark_fork(CHILD, 0);
             journal.note(Record::Unmapped(target));
             journal.note(Record::Moved { from: grown, to: target.start });
@@ -498,7 +513,63 @@ mod tests {
         prop_oneof![some_range().prop_map(Record::Unmapped), moved]
     }
 
+    /// What a fork may see: a deed, or the message about the fork.
+    fn some_deed() -> impl Strategy<Value = Option<Record>> {
+        prop_oneof![
+            5 => some_range().prop_map(|range| Some(Record::Filled(PageRange::new(range.start, PageCount(1))))),
+            1 => some_range().prop_map(|range| Some(Record::Filled(range))),
+            4 => some_range().prop_map(|range| Some(Record::Removed(range))),
+            2 => some_record().prop_map(Some),
+            1 => Just(None),
+        ]
+    }
+
+    /// Where each page is after these deeds.
+    fn done(records: &[Record]) -> Vec<Traced> {
+        let mut pages: Vec<Traced> = (0..80).map(|page| Traced::At(PageIndex(page))).collect();
+        let places = |range: PageRange| range.start.0 as usize..range.end.0 as usize;
+        for record in records {
+            match *record {
+                Record::Filled(range) => pages[places(range)].fill(Traced::Resident),
+                Record::Removed(range) | Record::Unmapped(range) => pages[places(range)].fill(Traced::Untouched),
+                Record::Moved { from, to } => {
+                    let moved = pages[places(from)].to_vec();
+                    pages[places(from)].fill(Traced::Untouched);
+                    pages[places(PageRange::new(to, from.count()))].copy_from_slice(&moved);
+                }
+            }
+        }
+        pages
+    }
+
     proptest! {
+        /// The journal, which joins deeds, against the deeds one by one: for the parent while it lasts and when it is replayed,
+        /// and for a child whose fork's message came among them.
+        #[test]
+        fn what_is_joined_says_the_same(deeds in prop::collection::vec(some_deed(), 0..60), held in any::<bool>()) {
+            let (mut journal, mut plain, mut childs) = (empty(), Vec::new(), None);
+            for deed in deeds {
+                if let Some(record) = deed {
+                    journal.note(record);
+                    plain.push(record);
+                } else {
+                    journal.mark_fork(CHILD, usize::from(held));
+                    journal.pass_marks(0);
+                    journal.settle_marks();
+                    prop_assert!(journal.place_fork(CHILD, Regions::default(), &[], |_| None));
+                    childs = Some(plain.len());
+                }
+                let expected = done(&plain);
+                prop_assert_eq!(&done(journal.records()), &expected);
+                for (page, expected) in (0..).map(PageIndex).zip(expected) {
+                    prop_assert_eq!(journal.trace(page), expected);
+                    let childs = &plain[..childs.unwrap_or(0)];
+                    prop_assert_eq!(journal.trace_for_child(page), trace(childs.iter().copied(), Filled::Ignored, page));
+                }
+                prop_assert!(journal.records().len() <= 2 * plain.len());
+            }
+        }
+
         /// The search backwards, which does not allocate, against the records done one by one.
         #[test]
         fn what_is_managed_now_is_what_the_records_have_left(
@@ -506,7 +577,7 @@ mod tests {
             records in prop::collection::vec(some_record(), 0..8),
         ) {
             let frozen = regions(&managed);
-            let (mut journal, mut now) = (Journal::new(), frozen.clone());
+            let (mut journal, mut now) = (empty(), frozen.clone());
             for record in records {
                 journal.note(record);
                 record.change(&mut now);

@@ -21,7 +21,7 @@ use crate::regions::Regions;
 use judge::{Order, Step};
 
 /// Messages held back. When there are so many they are followed by what can be told without the kernel.
-const HELD_MAX: usize = 16;
+pub(crate) const HELD_MAX: usize = 16;
 /// Ranges that have been left; rarely there are more than two.
 const VACATED_MAX: usize = 64;
 /// Pages by which orders are compared.

@@ -12,6 +12,7 @@ use codec::Codec;
 use page::{ByteCount, PageCount, PageIndex};
 use policy::area::divider::Divider;
 use store::Store;
+use sys::Area;
 use sys::kernel::{Kernel, Message, PageRange};
 use sys::sync::{AtomicBool, AtomicU32, Held, Lock, Ordering, Sharing, wait_while, wake_all};
 
@@ -23,6 +24,7 @@ use crate::ledger::Process;
 use crate::ledger::reference_log::ReferenceLog;
 use crate::order::Asked;
 use crate::readings::Readings;
+use crate::records;
 use crate::regions::Regions;
 use crate::state::State;
 
@@ -46,6 +48,8 @@ pub struct Config {
     pub references: Option<&'static ReferenceLog>,
     /// Frames that the kernel has for pages on their way out.
     pub frames: PageCount,
+    /// For what is noted while the program forks: [`crate::JOURNAL_BYTES`].
+    pub journal: Area,
     /// Pages that must stay as they are: what libraries held before the agent came.
     pub untouchable: Vec<PageRange>,
 }
@@ -85,7 +89,7 @@ pub struct Pager<K, S> {
 impl<K: Kernel, S: Store> Pager<K, S> {
     /// A pager that manages nothing yet: [`crate::Reclaimer::round`] finds what there is.
     pub fn new(kernel: K, cache: Cache<S>, config: Config) -> Self {
-        let accounts = Accounts::new(config.share, config.agent);
+        let (accounts, ring) = (Accounts::new(config.share, config.agent), Ring::new(config.frames));
         Self {
             kernel,
             codec: config.codec,
@@ -96,7 +100,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             is_told_of_growth: config.is_told_of_growth,
             has_area: config.area.is_some(),
             desk: Desk::new(),
-            state: Lock::new(State::new(cache, config.area, config.divider, Ring::new(config.frames), accounts)),
+            state: Lock::new(State::new(cache, config.area, config.divider, ring, accounts, config.journal)),
             bell: Bell::default(),
             has_forked: AtomicBool::new(false),
             readings: Readings::default(),
@@ -150,13 +154,13 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         may_be_more
     }
 
-    /// What the agent takes now: its whole heap and its stacks. The tables and buffers among it that are counted
-    /// elsewhere are taken off.
+    /// What the agent takes now: its whole heap and its stacks. The journal is added; the tables and buffers among it that are
+    /// counted elsewhere are taken off.
     pub fn set_agent_bytes(&self, whole: ByteCount) {
         let mut state = self.lock();
         let buffers = state.cache.log_figures().map_or(0, |figures| figures.buffer_bytes);
         let counted = state.cache.metadata_bytes() + ByteCount(buffers);
-        state.accounts.agent = whole.saturating_sub(counted);
+        state.accounts.agent = (whole + records::KEPT).saturating_sub(counted);
     }
 
     /// Asks the reclaimer to look at once.

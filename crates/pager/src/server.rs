@@ -54,6 +54,9 @@ pub enum Stuck {
     Corrupt(PageIndex),
     /// The kernel does not take the page.
     Unfillable(PageIndex, Errno),
+    /// A thread that is about to fork does not come to it, and what the others do meanwhile is more than can be noted. Perhaps it
+    /// waits for a lock of one whose fault waits for the fork.
+    ForkIsLate,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,6 +133,8 @@ const NO_FAULT: Fault = Fault { page: PageIndex(0), thread: 0, is_write: false }
 pub struct Server {
     inbox: Inbox,
     served: usize,
+    /// Faults put off in a row that may wait for a fork that waits for them.
+    crossed: u32,
     pages: Box<[PageBytes]>,
     copies: Box<[[u8; PAGE_BYTES]]>,
     pieces: [Piece; WINDOW_MAX.0 as usize],
@@ -155,6 +160,7 @@ impl Server {
         let mut server = Self {
             inbox: Inbox { queue: [NO_FAULT; QUEUE], queued: 0, left_out: None, last_thread: 0 },
             served: 0,
+            crossed: 0,
             pages: vec![PageBytes::ZERO; window].into_boxed_slice(),
             copies: vec![[0; PAGE_BYTES]; window].into_boxed_slice(),
             pieces: [Piece::Zeros; WINDOW_MAX.0 as usize],
@@ -182,7 +188,11 @@ impl Server {
             self.inbox.ask_again(pager);
             return Ok(true);
         }
+        if state.is_over_full() {
+            return Err(Stuck::ForkIsLate);
+        }
         let may_be_more = self.read(pager, &mut state);
+        let may_be_crossed = state.may_be_crossed();
         let mut held = Some(state);
         // The queue grows while a fault waits for layout messages to be read.
         while let Some(fault) = self.inbox.next() {
@@ -190,8 +200,13 @@ impl Server {
             let state = held.take().unwrap_or_else(|| pager.lock_first());
             if self.serve_fault(pager, fault.page, state)? == Served::Deferred {
                 self.inbox.push(fault);
+                self.crossed = if may_be_crossed { self.crossed + 1 } else { 0 };
+                if self.crossed == TRIES_MAX {
+                    return Err(Stuck::ForkIsLate);
+                }
                 break;
             }
+            self.crossed = 0;
             pager.note_reference(fault);
         }
         self.inbox.ask_again(pager);

@@ -11,19 +11,22 @@ use policy::area::divider::Divider;
 use policy::drop_behind::DropBehind;
 use policy::replacement::Arrival;
 use store::Store;
-use sys::kernel::{ForkedMemory, Message, PageRange};
+use sys::Area;
+use sys::kernel::{ForkedMemory, MESSAGES_MAX, Message, PageRange};
 
 use crate::account::{Accounts, Holdings};
 use crate::area::Counted;
 use crate::journal::{FORKS_MAX, Journal, Record, Traced};
 use crate::ledger::FaultKind;
-use crate::order::{Ask, Before, Nobody, Window, Witnesses};
+use crate::order::{Ask, Before, HELD_MAX, Nobody, Window, Witnesses};
 use crate::regions::Regions;
 use crate::stock::Moves;
 use cache::ring::Ring;
 
-/// Room kept in the journal for the faults of one batch.
-const JOURNAL_RESERVE: usize = 64;
+/// Room kept in the journal for layout messages where faults wait already.
+const FILL_RESERVE: usize = 512;
+/// The same for one more batch, and for what is held back.
+const FOLLOW_RESERVE: usize = MESSAGES_MAX + HELD_MAX;
 
 /// The part of the ring's pages that a walk may use again before they go, as a divisor.
 const LAG_DIVISOR: u64 = 2;
@@ -81,6 +84,7 @@ impl<S: Store> State<S> {
         divider: Option<Box<Divider>>,
         ring: Ring,
         accounts: Accounts,
+        journal: Area,
     ) -> Self {
         let lag = PageCount(ring.capacity() / LAG_DIVISOR);
         Self {
@@ -95,7 +99,7 @@ impl<S: Store> State<S> {
             hand: Hand::default(),
             moves: Moves::default(),
             frozen: false,
-            journal: Journal::new(),
+            journal: Journal::new(journal),
             forked: VecDeque::with_capacity(FORKS_MAX),
             has_forked: false,
             copied: None,
@@ -220,13 +224,24 @@ impl<S: Store> State<S> {
 
     /// Whether a page can be filled now: in a frozen state there must be room to note it.
     pub(crate) fn can_fill(&self) -> bool {
-        !self.frozen || !self.journal.is_nearly_full(JOURNAL_RESERVE)
+        !self.frozen || self.journal.has_room(FILL_RESERVE)
     }
 
     /// Whether a layout message can be followed now. Until the fork has happened it must be, or it never would; then
     /// those who wait for us to read theirs can wait until the state thaws.
     pub(crate) fn can_follow(&self) -> bool {
-        !self.has_forked || self.can_fill()
+        if self.has_forked { self.can_fill() } else { !self.is_over_full() }
+    }
+
+    /// Whether nothing can be done any more before the state thaws, and perhaps it never does: the message about the fork is
+    /// not among those that have been read.
+    pub(crate) fn is_over_full(&self) -> bool {
+        self.frozen && !self.has_forked && !self.journal.has_room(FOLLOW_RESERVE)
+    }
+
+    /// Whether the program may have a reason to wait with its fork for a fault that waits for the fork.
+    pub(crate) fn may_be_crossed(&self) -> bool {
+        !self.has_forked && !self.can_fill()
     }
 
     /// The page has been filled.
@@ -234,7 +249,7 @@ impl<S: Store> State<S> {
         // A page could be filled or moved: so no layout message was on its way.
         self.window.end();
         if self.frozen {
-            self.journal.note(Record::Filled(page));
+            self.journal.note(Record::Filled(PageRange::new(page, PageCount(1))));
             return;
         }
         self.settle_now(page, arrival);
@@ -347,7 +362,9 @@ impl<S: Store> State<S> {
 
     fn apply(&mut self, record: Record) {
         match record {
-            Record::Filled(page) => self.settle_now(page, Arrival::Asked),
+            Record::Filled(range) => {
+                range.start.until(range.end).for_each(|page| self.settle_now(page, Arrival::Asked));
+            }
             Record::Removed(range) => {
                 self.discard(range);
                 let Self { regions, discarded_early, .. } = self;
@@ -408,8 +425,8 @@ impl<S: Store> State<S> {
     pub(crate) fn thaw_in_child(&mut self, shared: &[Message]) {
         self.frozen = false;
         self.has_forked = false;
-        // Not dropped: they may have changed while they were copied.
-        core::mem::forget(core::mem::replace(&mut self.journal, Journal::new()));
+        self.journal.clear();
+        // Not dropped: it may have changed while it was copied.
         core::mem::forget(core::mem::replace(&mut self.window, Window::new()));
         for range in core::mem::take(&mut self.wiped) {
             self.cache.discard(range.start, range.end);
@@ -423,9 +440,10 @@ impl<S: Store> State<S> {
         assert!(self.frozen);
         self.frozen = false;
         self.has_forked = false;
-        let mut journal = core::mem::replace(&mut self.journal, Journal::new());
         // A page was noted when it had been filled. It may have moved since, so the kernel is not asked where it was.
-        journal.replay(|record| self.apply(record));
-        self.journal = journal;
+        for at in 0..self.journal.records().len() {
+            self.apply(self.journal.records()[at]);
+        }
+        self.journal.clear();
     }
 }

@@ -1,6 +1,6 @@
 //! The order of deeds that explains best what is seen.
 
-use page::PageIndex;
+use page::{PageCount, PageIndex};
 use sys::kernel::PageRange;
 
 use super::{Before, HELD_MAX, Witnesses};
@@ -50,7 +50,8 @@ pub(super) fn best<F: Fn(PageIndex) -> Before>(held: &[Record], witnesses: &Witn
 impl Order {
     /// That of the messages. The one about what a move has left is not among them: it is the next that has its range.
     fn of(held: &[Record]) -> Self {
-        let none = Step { record: Record::Filled(PageIndex(0)), has_rest: false, place: 0 };
+        let none =
+            Step { record: Record::Unmapped(PageRange::new(PageIndex(0), PageCount::ZERO)), has_rest: false, place: 0 };
         let mut order = Self { steps: [none; HELD_MAX], count: 0 };
         let mut is_rest = [false; HELD_MAX];
         for (place, record) in held.iter().enumerate() {

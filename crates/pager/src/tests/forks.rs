@@ -13,7 +13,7 @@ use super::content::Content;
 use super::program::{Disturbance, FIRST, Mix, Program};
 use super::schedules::{begin, number};
 use super::world::{Setup, World, entry};
-use crate::{FreshBacking, Inherited, Pager};
+use crate::{FreshBacking, Inherited, Pager, Stuck};
 
 const BYTES: u64 = 8 << 20;
 const SCHEDULES: u64 = 30;
@@ -424,6 +424,86 @@ fn what_moved_just_before_the_fork_is_mapped_over() {
     let moved = Message::Remap { from: range, to: target.start };
     assert_eq!(shared, [moved, Message::Unmap(over)]);
     become_child(world, child, childs, &shared);
+}
+
+/// A world whose state is frozen, with so many pages, away as far as there is no room for them.
+fn frozen(pages: u64) -> (World, PageRange) {
+    let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(MemoryBacking::new(BYTES)), BYTES));
+    let mix = Mix { layout: 0, late: 0, ..Mix::PLAIN };
+    let mut world = World::new(Setup { interleave: 0, mix, swap, share: ByteCount(5 << 18), ..Setup::plain(5) });
+    let range = PageRange::new(PageIndex(FIRST), PageCount(pages));
+    world.program.borrow_mut().map(&world.pager.kernel, range);
+    world.round();
+    for page in range.start.until(range.end) {
+        world.touch(page, Some(Content::Text(page.0))).unwrap();
+        world.round();
+    }
+    assert!(world.pager.try_freeze(false, true));
+    (world, range)
+}
+
+/// Another thread discards pages and fills them, many more than there are, while it holds a lock that the forking thread waits for
+/// in libc: so all of that must be served before the program forks.
+#[test]
+fn a_fork_waits_for_a_thread_that_fills_and_discards_without_end() {
+    for side in [Side::Parent, Side::Child] {
+        let (mut world, range) = frozen(1000);
+        for step in 0..6000 {
+            let page = range.start + PageCount(step * 37 % 1000);
+            let count = PageCount(1 + step % 3).min(range.end - page);
+            world.program.borrow_mut().discard(&world.pager.kernel, 1, PageRange::new(page, count));
+            settle_down(&mut world);
+            let write = (step % 2 == 0).then_some(Content::Text(step));
+            world.program.borrow_mut().touch(&world.pager.kernel, 1, page, write);
+            settle_down(&mut world);
+        }
+        let (child, mut childs, shared) = fork(&mut world, Other::Rests);
+        serve_child(&mut world, &child, &mut childs, 5);
+        match side {
+            Side::Parent => {
+                let pin = world.pager.thaw().expect("there is a log");
+                world.check();
+                world.pager.unpin(pin);
+                world.finish().unwrap();
+            }
+            Side::Child => become_child(world, child, childs, &shared),
+        }
+    }
+}
+
+/// What must be served before the program forks is more than can be noted, and what is to happen then is not that
+/// somebody waits for ever.
+#[test]
+fn a_fork_that_does_not_come_ends_the_program() {
+    let crossed = |fault: bool| {
+        let (world, range) = frozen(100);
+        let (kernel, mut server) = (&world.pager.kernel, world.server.borrow_mut());
+        let far = |step: u64| PageRange::new(range.end + PageCount(1 + 2 * step), PageCount(1));
+        for step in 0..1_u64 << 16 {
+            let mut state = world.pager.lock();
+            state.follow(Message::Remove(far(step)));
+            if fault && !state.can_fill() {
+                break;
+            }
+            drop(state);
+            if let Err(stuck) = server.serve(&world.pager) {
+                assert!(!fault && step > 60_000, "{step}");
+                return stuck;
+            }
+        }
+        world.program.borrow_mut().discard(kernel, 1, range);
+        loop {
+            world.program.borrow_mut().drain(kernel);
+            if world.program.borrow().is_idle() {
+                world.program.borrow_mut().touch(kernel, 1, range.start, None);
+                assert!(!world.program.borrow().is_idle());
+            }
+            if let Err(stuck) = server.serve(&world.pager) {
+                return stuck;
+            }
+        }
+    };
+    assert_eq!([crossed(false), crossed(true)], [Stuck::ForkIsLate; 2]);
 }
 
 /// Nothing forks: the state thaws and goes on.

@@ -134,6 +134,7 @@ impl World {
             is_told_of_growth: true,
             references: None,
             frames,
+            journal: sys::Area::reserve(crate::JOURNAL_BYTES).unwrap(),
             untouchable: vec![],
         };
         let program = Program::new(seed, mix);
