@@ -6,6 +6,7 @@
 //!   what is not, and the kernel remaps one. Then it is remapped piece by piece.
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped or left out
 //!   on fork; and what is to be freed some time (`MADV_FREE`) it leaves in place after it has told of that.
+//! - shmat: what it replaces (`SHM_REMAP`) nobody tells of ([`sys::attach`]).
 //! - mlockall: it would lock the agent's memory as well ([`sys::locking`]).
 //!
 //! Everything else goes through as it is. Where nothing is managed only growth is told, so that it is managed in time. Who
@@ -18,6 +19,7 @@ use core::sync::atomic::Ordering;
 
 use page::{PAGE_BYTES, PageIndex};
 use sys::Errno;
+use sys::attach::{self, Attach};
 use sys::kernel::PageRange;
 use sys::locking;
 use sys::process;
@@ -211,6 +213,27 @@ unsafe fn remap_all(
             // SAFETY: the caller's promise.
             unsafe { remap::as_one(request, agent.stack) }
         }
+    };
+    to_libc(result, usize::MAX) as *mut c_void
+}
+
+/// shmat(2).
+///
+/// # Safety
+/// As for shmat: what `SHM_REMAP` replaces belongs to the caller.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void {
+    let attach = Attach { id: id as u32 as usize, at: at as usize, flags: flags as u32 as usize };
+    let result = if user_mode::is_armed() {
+        // Trapped, and done there.
+        // SAFETY: the caller's promise.
+        return unsafe { syscall(attach::SHMAT, c_long::from(id), at, c_long::from(flags)) } as *mut c_void;
+    } else if agent().is_some() {
+        // SAFETY: the caller's promise.
+        unsafe { attach::replace(attach) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { attach::call(attach) }
     };
     to_libc(result, usize::MAX) as *mut c_void
 }

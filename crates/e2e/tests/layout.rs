@@ -303,21 +303,33 @@ fn what_is_freed_lazily_stays_managed_and_what_is_guarded_is_gone() {
     }
 }
 
-/// What fills them is replaced when the program maps its memory there again.
-#[test]
-fn pleat_fills_no_holes_that_the_program_has_left() {
-    let turn = turn("holes");
-    let program = match turn.compile("holes.c", &["-pthread"]) {
+/// Runs a program that checks itself, with permission and without.
+fn is_equal_in_both_modes(name: &str, source: &str, ram: &str) {
+    let turn = turn(name);
+    let program = match turn.compile(source, &["-pthread"]) {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
     for options in [&[][..], &["--user-mode"]] {
-        let options = [turn.options("40M"), options.iter().map(|word| (*word).to_owned()).collect()].concat();
+        let options = [turn.options(ram), options.iter().map(|word| (*word).to_owned()).collect()].concat();
         let after = folded(&options, &words([&program]));
         print!("{options:?}: {:.2?}; {}", after.wall, after.stderr);
-        assert_eq!((after.shell_status(), &after.stdout[..]), (0, &b"equal\n"[..]), "{}", after.stderr);
+        let said = String::from_utf8_lossy(&after.stdout);
+        assert_eq!((after.shell_status(), &*said), (0, "equal\n"), "{}", after.stderr);
         turn.assert_clean(&after);
     }
+}
+
+/// What fills them is replaced when the program maps its memory there again.
+#[test]
+fn pleat_fills_no_holes_that_the_program_has_left() {
+    is_equal_in_both_modes("holes", "holes.c", "40M");
+}
+
+/// The kernel does not tell of what `SHM_REMAP` replaces.
+#[test]
+fn a_segment_replaces_memory() {
+    is_equal_in_both_modes("attached", "attached.c", "24M");
 }
 
 /// Not each thread its own memory: faults, reclaim and calls meet in the same pages.

@@ -32,6 +32,10 @@ pub(crate) mod number {
     pub(crate) const UNSHARE: usize = 272;
     pub(crate) const SETNS: usize = 308;
     pub(crate) const MSYNC: usize = 26;
+    #[cfg(test)]
+    pub(crate) const SHMGET: usize = 29;
+    pub(crate) const SHMAT: usize = 30;
+    pub(crate) const SHMCTL: usize = 31;
     pub(crate) const GETRUSAGE: usize = 98;
     pub(crate) const MLOCKALL: usize = 151;
     pub(crate) const PRLIMIT: usize = 302;
@@ -83,6 +87,11 @@ pub(crate) mod number {
     pub(crate) const UNSHARE: usize = 97;
     pub(crate) const SETNS: usize = 268;
     pub(crate) const MSYNC: usize = 227;
+    #[cfg(test)]
+    pub(crate) const SHMGET: usize = 194;
+    pub(crate) const SHMCTL: usize = 195;
+    pub(crate) const SHMAT: usize = 196;
+    pub(crate) const SHMDT: usize = 197;
     pub(crate) const MLOCKALL: usize = 230;
     pub(crate) const PRLIMIT: usize = 261;
     #[cfg(test)]

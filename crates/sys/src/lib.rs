@@ -11,6 +11,7 @@ mod arch;
 
 pub mod addresses;
 pub mod area;
+pub mod attach;
 pub mod badge;
 pub mod clock;
 pub mod detour;

@@ -26,7 +26,7 @@ const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
 /// Addresses of programs end here or later.
-const ADDRESS_END: usize = 1 << 47;
+pub(crate) const ADDRESS_END: usize = 1 << 47;
 
 /// The arguments of mremap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +44,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// A move to a given place, with the length as it is.
+    pub(crate) fn whole(from: usize, bytes: usize, to: usize) -> Self {
+        Self { from, old_bytes: bytes, new_bytes: bytes, flags: MAYMOVE | FIXED, to }
+    }
+
     /// What is to be remapped.
     pub fn source(&self) -> Range<usize> {
         self.from..self.from.saturating_add(self.old_bytes.next_multiple_of(PAGE_BYTES))

@@ -11,6 +11,7 @@ use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_return, pleat_unma
 use super::{KEPT, PINNED, hooks, huge_pages, pin, processes};
 use crate::Errno;
 use crate::arch::{number, syscall};
+use crate::attach::{self, Attach};
 use crate::remap::Request;
 use crate::thread;
 
@@ -225,6 +226,10 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
             context.rax = answer(remap(&arguments));
             return hold.let_go();
         }
+        number::SHMAT => {
+            context.rax = answer(attach(&arguments));
+            return hold.let_go();
+        }
         number::MMAP if flags & MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0 => {
             let forgotten = (flags & MAP_FIXED != 0).then(|| Forgotten::at(start, end));
             context.rax = answer(or_put_back(map_stack(arguments), forgotten));
@@ -265,6 +270,15 @@ fn remap(arguments: &[u64; 6]) -> Result<u64, Errno> {
     // SAFETY: the ranges belong to the program, which makes this call.
     let moved = unsafe { crate::remap::as_one(request, stack) };
     or_put_back(moved.map(|place| place as u64), forgotten)
+}
+
+/// shmat, which may replace something.
+fn attach(arguments: &[u64; 6]) -> Result<u64, Errno> {
+    let [id, at, flags, ..] = arguments.map(|argument| argument as usize);
+    let attach = Attach { id, at, flags };
+    let forgotten = attach.replaced()?.map(|target| Forgotten::at(target.start as u64, target.end as u64));
+    // SAFETY: what is replaced belongs to the program, which makes this call.
+    or_put_back(unsafe { attach::replace(attach) }.map(|place| place as u64), forgotten)
 }
 
 /// What was noted of addresses that a call is about to replace, until it is known whether it has.
