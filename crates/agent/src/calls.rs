@@ -142,6 +142,11 @@ pub(crate) unsafe extern "C" fn mprotect(start: *mut c_void, bytes: usize, prote
 /// brk(2), with what libc knows of the heap's end. libc's goes on here ([`crate::detours`]).
 pub(crate) unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
     let Some(known_end) = heap_end() else { return to_libc(Err(Errno::NOMEM), -1) as c_int };
+    let managed = agent().filter(|agent| agent.keeper().is_some());
+    if managed.is_some_and(|agent| remap::is_refused_brk(end as usize, known_end.get(), agent.stack)) {
+        // The kernel answers where the end stays, and libc is content with that.
+        return 0;
+    }
     // SAFETY: the caller's promise.
     let reached = unsafe { syscall(remap::BRK, end) } as usize;
     let before = known_end.replace(reached);

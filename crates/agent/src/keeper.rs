@@ -169,7 +169,7 @@ pub(crate) fn say_unmanaged(agent: &Agent, Obstacle { what, errno }: &Obstacle) 
 fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstacle> {
     let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
     let frames = PageCount((budget / FRAMES_DIVISOR / PAGE_BYTES as u64).clamp(FRAMES_MIN, FRAMES_MAX));
-    let quarters = Quarters::reserve(frames).map_err(Obstacle::of("no address space"))?;
+    let quarters = Quarters::reserve(frames, agent.stack).map_err(Obstacle::of("no address space"))?;
     let openings = Openings::open(None).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
     let kernel =
         Linux::open(quarters, faults(membership), openings).map_err(Obstacle::of("userfaultfd is not permitted"))?;

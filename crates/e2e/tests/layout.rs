@@ -332,6 +332,12 @@ fn a_segment_replaces_memory() {
     is_equal_in_both_modes("attached", "attached.c", "24M");
 }
 
+/// Linux 6.12 tells of an unmapping that it refuses because something is sealed.
+#[test]
+fn what_lies_beside_something_sealed_stays() {
+    is_equal_in_both_modes("sealed", "sealed.c", "24M");
+}
+
 /// Not each thread its own memory: faults, reclaim and calls meet in the same pages.
 #[test]
 fn threads_use_and_change_the_same_memory() {

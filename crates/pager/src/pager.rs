@@ -144,7 +144,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         let may_be_more = self.kernel.messages(&mut |message| {
             if let Message::Fault { page, thread, is_write } = message {
                 fault(Fault { page, thread, is_write });
-            } else {
+            } else if !self.is_refused(message, state) {
                 state.follow(message);
             }
         });
@@ -152,6 +152,14 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.has_forked.store(!state.forked.is_empty(), Ordering::Release);
         self.readings.finish();
         may_be_more
+    }
+
+    /// Whether what a message tells of has been refused.
+    fn is_refused(&self, message: Message, state: &State<S>) -> bool {
+        let Message::Unmap(range) = message else { return false };
+        // What has not been followed yet may have changed what is managed.
+        let is_known = !state.frozen && !state.is_holding();
+        self.kernel.is_refused(range, if is_known { state.regions.first_in(range) } else { None })
     }
 
     /// What the agent takes now: its whole heap and its stacks. The journal is added; the tables and buffers among it that are

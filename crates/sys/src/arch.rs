@@ -55,6 +55,8 @@ pub(crate) mod number {
     pub(crate) const USERFAULTFD: usize = 323;
     pub(crate) const CLOSE_RANGE: usize = 436;
     pub(crate) const PROCESS_MADVISE: usize = 440;
+    #[cfg(test)]
+    pub(crate) const MSEAL: usize = 462;
     pub(crate) const FORK: usize = 57;
     pub(crate) const VFORK: usize = 58;
     pub(crate) const SHMDT: usize = 67;
@@ -109,4 +111,6 @@ pub(crate) mod number {
     pub(crate) const SCHED_SETATTR: usize = 274;
     pub(crate) const USERFAULTFD: usize = 282;
     pub(crate) const CLOSE_RANGE: usize = 436;
+    #[cfg(test)]
+    pub(crate) const MSEAL: usize = 462;
 }

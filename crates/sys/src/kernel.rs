@@ -176,6 +176,12 @@ pub trait Kernel {
     /// is changing.
     fn registration(&self, page: PageIndex) -> Option<bool>;
 
+    /// Whether an unmapping that has been told was refused, as far as what is there now shows it. `managed` is a page of the range
+    /// that was registered before, if one is known.
+    fn is_refused(&self, _unmapped: PageRange, _managed: Option<PageIndex>) -> bool {
+        false
+    }
+
     /// Visits the program's mappings by address.
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno>;
 

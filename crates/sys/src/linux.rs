@@ -21,7 +21,7 @@ use crate::maps::{CODE, Content};
 use crate::proc_files::ProcFiles;
 use crate::sync::Lock;
 use crate::uffd::{Faults, Uffd, feature};
-use crate::{Area, Errno, clock, maps, user_mode};
+use crate::{Area, Errno, clock, maps, remap, user_mode};
 
 /// Pages that one `move_out` can take.
 pub const STAGING_PAGES: PageCount = PageCount(64);
@@ -48,6 +48,8 @@ pub struct Linux {
     /// Whether the program has memory that is writable and executable.
     has_code: AtomicBool,
     files: ProcFiles,
+    /// An address of the main thread's stack.
+    stack: usize,
 }
 
 /// What a process opens beside the userfaultfd of its program. Belongs to the calling thread's descriptor table.
@@ -117,13 +119,14 @@ pub struct Quarters {
     staging: Area,
     frames: Area,
     badge: Badge,
+    stack: usize,
 }
 
 impl Quarters {
-    /// Reserves a staging area and `frames` frames.
-    pub fn reserve(frames: PageCount) -> Result<Self, Errno> {
+    /// Reserves a staging area and `frames` frames. `stack` is an address of the main thread's stack.
+    pub fn reserve(frames: PageCount, stack: usize) -> Result<Self, Errno> {
         let staging = Area::reserve(STAGING_PAGES.bytes().0 as usize)?;
-        Ok(Self { staging, frames: Area::reserve(frames.bytes().0 as usize)?, badge: Badge::reserve()? })
+        Ok(Self { staging, frames: Area::reserve(frames.bytes().0 as usize)?, badge: Badge::reserve()?, stack })
     }
 }
 
@@ -155,6 +158,7 @@ impl Linux {
             badge: quarters.badge,
             staged: Lock::new(Staged::default()),
             has_code: AtomicBool::new(false),
+            stack: quarters.stack,
         })
     }
 
@@ -222,7 +226,7 @@ impl Linux {
         self.files.forget();
         core::mem::forget(self.program);
         core::mem::forget(self.frames_uffd);
-        Quarters { staging: self.staging, frames: self.frames, badge: self.badge }
+        Quarters { staging: self.staging, frames: self.frames, badge: self.badge, stack: self.stack }
     }
 
     fn frame_address(&self, frame: FrameIndex) -> u64 {
@@ -432,6 +436,26 @@ impl Kernel for Linux {
 
     fn registration(&self, page: PageIndex) -> Option<bool> {
         self.program.is_registered(page)
+    }
+
+    /// Linux 6.12 tells of an unmapping that it then refuses because something in the range is sealed. What is sealed is never
+    /// unmapped; and if another thread has mapped and sealed something there since, what was managed is not registered.
+    fn is_refused(&self, unmapped: PageRange, managed: Option<PageIndex>) -> bool {
+        // By the one without events, which answers while the other's layout is changing, for whatever is registered with any. First:
+        // to look for seals takes longer, and the lock that the program's next call wants.
+        if managed.is_some_and(|page| self.frames_uffd.is_registered(page) != Some(true)) {
+            return false;
+        }
+        let mut at = unmapped.start;
+        while let Ok(mapping) = self.files.mapping_from(at)
+            && mapping.start < unmapped.end
+        {
+            if remap::is_sealed(mapping.start.max(at), self.stack) {
+                return true;
+            }
+            at = mapping.end;
+        }
+        false
     }
 
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {

@@ -195,6 +195,32 @@ pub fn resident(pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(Page
     Ok(())
 }
 
+/// `PROCMAP_QUERY` (Linux 6.11): one mapping.
+const PROCMAP_QUERY: usize = 0xc068_6611;
+const COVERING_OR_NEXT: u64 = 0x10;
+
+#[repr(C)]
+#[derive(Default)]
+struct MappingQuery {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    /// What else can be asked.
+    rest: [u64; 8],
+}
+
+/// The mapping that a page is in, or else the next behind it; `maps` is an open /proc/PID/maps.
+pub fn mapping_from(maps: impl AsFd, page: PageIndex) -> Result<PageRange, Errno> {
+    let size = size_of::<MappingQuery>() as u64;
+    let mut query = MappingQuery { size, flags: COVERING_OR_NEXT, address: page.address(), ..Default::default() };
+    let args = [maps.as_fd().as_raw_fd() as usize, PROCMAP_QUERY, &raw mut query as usize, 0, 0, 0];
+    // SAFETY: the structure lives on this stack, with the length that it names.
+    errno(unsafe { arch::syscall(number::IOCTL, args) })?;
+    Ok(PageRange { start: PageIndex::containing(query.start), end: PageIndex::containing(query.end) })
+}
+
 /// What a page of address space holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
@@ -290,6 +316,18 @@ mod tests {
         ];
         let spans = library_spans(maps, b"/usr/bin/program");
         assert!(spans.iter().map(|span| span.start.address()..span.end.address()).eq(held), "{spans:x?}");
+    }
+
+    #[test]
+    fn one_mapping_is_found_alone() {
+        let area = crate::Area::reserve(3 * PAGE_BYTES).unwrap();
+        let start = PageIndex::containing(area.base() as u64);
+        let range = PageRange::new(start, page::PageCount(3));
+        let maps = open(c"/proc/self/maps");
+        match mapping_from(&maps, start + PageCount(2)) {
+            Err(Errno::NOTTY) => println!("skipped: no PROCMAP_QUERY"),
+            found => assert_eq!(found, Ok(range)),
+        }
     }
 
     #[test]

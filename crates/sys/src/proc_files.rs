@@ -79,6 +79,11 @@ impl ProcFiles {
         maps::visit(&self.maps, &mut buffer, visit)
     }
 
+    /// The mapping that a page is in, or else the next behind it.
+    pub fn mapping_from(&self, page: PageIndex) -> Result<PageRange, Errno> {
+        maps::mapping_from(&self.maps, page)
+    }
+
     /// Visits the ranges of which a forked child has something else than its parent.
     pub fn uncopied(&self, visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {
         let smaps = rustix::fs::openat(&self.directory, c"../thread-self/smaps", READ, Mode::empty())?;

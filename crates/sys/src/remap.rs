@@ -4,7 +4,7 @@
 
 use core::ops::Range;
 
-use page::PAGE_BYTES;
+use page::{PAGE_BYTES, PageIndex};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::arch::{self, number};
@@ -91,16 +91,52 @@ pub unsafe fn advise(start: usize, bytes: usize, advice: i32) -> Result<(), Errn
 
 /// Whether the kernel sees no more than one mapping in `range`. `stack` is an address of the main thread's stack.
 ///
-/// It is asked to grow the range in place until it covers the stack, which it never does: for several mappings the
-/// answer is `FAULT`, otherwise anything else. What lies above the stack counts as one.
+/// For several the answer to its growth is `FAULT`, otherwise anything else. What lies above the stack counts as one.
 pub fn is_one_mapping(range: Range<usize>, stack: usize) -> bool {
+    growth(range, stack) != Some(Errno::FAULT)
+}
+
+/// Whether the mapping of a page is sealed (mseal, Linux 6.10), which the kernel looks at first. `stack` as for [`is_one_mapping`].
+pub fn is_sealed(page: PageIndex, stack: usize) -> bool {
+    let start = page.address() as usize;
+    growth(start..start + PAGE_BYTES, stack) == Some(Errno::PERM)
+}
+
+/// Whether anything in a range is sealed: then nothing of it can be unmapped. `stack` as for [`is_one_mapping`].
+pub fn has_sealed(range: Range<usize>, stack: usize) -> bool {
+    match growth(range.clone(), stack) {
+        Some(Errno::FAULT) => {}
+        answer => return answer == Some(Errno::PERM),
+    }
+    let mut found = false;
+    let _ = process::mappings(&mut |mapping| {
+        let start = mapping.range.start.max(PageIndex::containing(range.start as u64));
+        let is_inside = start < mapping.range.end && start.address() < range.end as u64;
+        found |= is_inside && is_sealed(start, stack);
+    });
+    found
+}
+
+/// Whether a heap that ends at `end` cannot shrink to `wanted`, because something in between is sealed. Who asks Linux 6.18 all the same
+/// makes it wait for ever for a message that it never sends: its userfaultfd answers `AGAIN` from then on. `stack` as for
+/// [`is_one_mapping`].
+pub fn is_refused_brk(wanted: usize, end: usize, stack: usize) -> bool {
+    if wanted == 0 || wanted >= end {
+        return false;
+    }
+    let gone = wanted.next_multiple_of(PAGE_BYTES)..end.next_multiple_of(PAGE_BYTES);
+    !gone.is_empty() && has_sealed(gone, stack)
+}
+
+/// How the kernel refuses to let a range grow in place until it covers the stack, which it never does.
+fn growth(range: Range<usize>, stack: usize) -> Option<Errno> {
     let end = (stack & !(PAGE_BYTES - 1)) + PAGE_BYTES;
     if range.end >= end {
-        return true;
+        return None;
     }
     let grown = Request { from: range.start, old_bytes: range.len(), new_bytes: end - range.start, flags: 0, to: 0 };
     // SAFETY: nothing is changed, because the stack is in the way.
-    unsafe { call(grown) != Err(Errno::FAULT) }
+    unsafe { call(grown) }.err()
 }
 
 /// A part of a range that is one mapping.
@@ -376,6 +412,29 @@ mod tests {
         for (start, end, is_one) in [(0, 2, true), (0, 3, false), (3, 5, true), (0, 8, false), (6, 8, true)] {
             let range = from + start * PAGE_BYTES..from + end * PAGE_BYTES;
             assert_eq!(is_one_mapping(range, stack()), is_one, "{start}..{end}");
+        }
+        assert_eq!(words(from, 8), [1, 2, 3, 4, 5, 6, 7, 8], "asking changes nothing");
+    }
+
+    #[test]
+    fn what_is_sealed_is_told() {
+        let (from, _) = several();
+        // SAFETY: memory of this test's own, which stays.
+        match errno(unsafe { arch::syscall(number::MSEAL, [from + 5 * PAGE_BYTES, PAGE_BYTES, 0, 0, 0, 0]) }) {
+            Ok(_) => {}
+            Err(error) => return println!("skipped: no mseal: {error:?}"),
+        }
+        for page in 0..8 {
+            let found = is_sealed(PageIndex::containing((from + page * PAGE_BYTES) as u64), stack());
+            assert_eq!(found, page == 5, "{page}");
+        }
+        for (start, end, is_there) in [(0, 8, true), (0, 5, false), (5, 6, true), (5, 8, true), (6, 8, false)] {
+            let (start, end) = (from + start * PAGE_BYTES, from + end * PAGE_BYTES);
+            assert_eq!(has_sealed(start..end, stack()), is_there);
+            assert_eq!(is_refused_brk(start - 5, end - 7, stack()), is_there);
+        }
+        for (wanted, end) in [(0, from + BYTES), (from + BYTES, from), (from + 5, from + 7), (usize::MAX, from)] {
+            assert!(!is_refused_brk(wanted, end, stack()), "asks, grows, or stays in its page");
         }
         assert_eq!(words(from, 8), [1, 2, 3, 4, 5, 6, 7, 8], "asking changes nothing");
     }

@@ -230,6 +230,10 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
             context.rax = answer(attach(&arguments));
             return hold.let_go();
         }
+        number::BRK if is_refused_brk(start) => {
+            context.rax = answer(heap_end());
+            return hold.let_go();
+        }
         number::MMAP if flags & MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0 => {
             let forgotten = (flags & MAP_FIXED != 0).then(|| Forgotten::at(start, end));
             context.rax = answer(or_put_back(map_stack(arguments), forgotten));
@@ -266,10 +270,25 @@ fn remap(arguments: &[u64; 6]) -> Result<u64, Errno> {
     let [from, old_bytes, new_bytes, flags, to, _] = arguments.map(|argument| argument as usize);
     let request = Request { from, old_bytes, new_bytes, flags, to };
     let forgotten = request.has_target().then(|| Forgotten::at(to as u64, to.saturating_add(new_bytes) as u64));
-    let stack = super::MAIN_STACK_END.load(Ordering::Relaxed) as usize - 1;
     // SAFETY: the ranges belong to the program, which makes this call.
-    let moved = unsafe { crate::remap::as_one(request, stack) };
+    let moved = unsafe { crate::remap::as_one(request, stack()) };
     or_put_back(moved.map(|place| place as u64), forgotten)
+}
+
+/// An address of the main thread's stack.
+fn stack() -> usize {
+    super::MAIN_STACK_END.load(Ordering::Relaxed) as usize - 1
+}
+
+/// Where the heap ends.
+fn heap_end() -> Result<u64, Errno> {
+    // SAFETY: asks.
+    thread::errno(unsafe { syscall(number::BRK, [0; 6]) }).map(|end| end as u64)
+}
+
+/// Whether the heap cannot shrink to this end.
+fn is_refused_brk(end: u64) -> bool {
+    heap_end().is_ok_and(|now| crate::remap::is_refused_brk(end as usize, now as usize, stack()))
 }
 
 /// shmat, which may replace something.
