@@ -7,6 +7,7 @@
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped or left out
 //!   on fork; and what is to be freed some time (`MADV_FREE`) it leaves in place after it has told of that.
 //! - shmat: what it replaces (`SHM_REMAP`) nobody tells of ([`sys::attach`]).
+//! - mmap of a stack, and munmap: the kernel does not wait for what it needs of a thread that ends ([`sys::thread_blocks`]).
 //! - mlockall: it would lock the agent's memory as well ([`sys::locking`]).
 //!
 //! Everything else goes through as it is. Where nothing is managed only growth is told, so that it is managed in time. Who
@@ -25,6 +26,7 @@ use sys::locking;
 use sys::process;
 use sys::remap::{self, Request};
 use sys::room;
+use sys::thread_blocks;
 use sys::user_mode;
 
 use crate::growth::Use;
@@ -87,6 +89,10 @@ pub(crate) unsafe extern "C" fn mmap(
     {
         agent.has_grown(bytes, if flags & MAP_NORESERVE == 0 { Use::Dense } else { Use::Sparse });
     }
+    let is_stack = flags & thread_blocks::MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0;
+    if mapped != -1 && is_stack && !user_mode::is_armed() {
+        thread_blocks::stack_is_mapped(mapped as usize, bytes);
+    }
     mapped as *mut c_void
 }
 
@@ -124,6 +130,18 @@ pub(crate) unsafe extern "C" fn mmap64(
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
     unsafe { mmap(start, bytes, protection, flags, file, offset) }
+}
+
+/// munmap(2). libc's goes on here ([`crate::detours`]).
+///
+/// # Safety
+/// As for munmap: the range belongs to the caller.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn munmap(start: *mut c_void, bytes: usize) -> c_int {
+    // Before another thread can map a stack there.
+    thread_blocks::are_unmapped(start as usize, bytes);
+    // SAFETY: the caller's promise.
+    unsafe { syscall(remap::MUNMAP, start, bytes) as c_int }
 }
 
 /// mprotect(2). libc's goes on here ([`crate::detours`]): the heaps of threads grow by it.
@@ -252,13 +270,20 @@ const MADV_WIPEONFORK: c_int = 18;
 /// Discards locked pages, too.
 const MADV_DONTNEED_LOCKED: c_int = 24;
 
-/// madvise(2).
+/// madvise(2). libc's goes on here ([`crate::detours`]): a thread that ends discards its stack.
 ///
 /// # Safety
 /// As for madvise: the range belongs to the caller.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     let range = start as usize..(start as usize).saturating_add(bytes);
+    if advice == MADV_DONTNEED
+        && thread_blocks::is_last_discard(start as usize, bytes)
+        && !user_mode::is_armed()
+        && agent().is_some_and(|agent| agent.keeper().is_some())
+    {
+        thread_blocks::bring_in_robust_list();
+    }
     // SAFETY: the caller's promise.
     let result = unsafe { advise(&range, advice) };
     // NOMEM: there are holes, and what is mapped beside them has been advised all the same.

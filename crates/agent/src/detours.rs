@@ -24,6 +24,8 @@ pub(crate) fn place() -> bool {
     }
     place_one(c"execve", sys::process::EXECVE, exec::execve as *const () as usize);
     place_one(c"mremap", remap::MREMAP, calls::mremap as *const () as usize);
+    place_one(c"munmap", remap::MUNMAP, calls::munmap as *const () as usize);
+    place_one(c"madvise", remap::MADVISE, calls::madvise as *const () as usize);
     let detours: [(&CStr, c_long, usize); 3] = [
         (c"mmap", remap::MMAP, calls::mmap as *const () as usize),
         (c"mprotect", remap::MPROTECT, calls::mprotect as *const () as usize),

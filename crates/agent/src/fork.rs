@@ -322,6 +322,7 @@ impl Agent {
         // SAFETY: as above; the lock is held for the copying of two pointers only.
         unsafe { self.membership.reset() };
         self.growth.reset_forks();
+        sys::thread_blocks::reset_in_child();
         self.gate.open();
         if !self.join_as_child() {
             return;

@@ -46,6 +46,8 @@ pub(crate) mod number {
     pub(crate) const CLONE: usize = 56;
     pub(crate) const KILL: usize = 62;
     pub(crate) const KCMP: usize = 312;
+    pub(crate) const GET_ROBUST_LIST: usize = 274;
+    pub(crate) const PROCESS_VM_READV: usize = 310;
     pub(crate) const CLOCK_GETTIME: usize = 228;
     pub(crate) const EXIT: usize = 60;
     pub(crate) const GETPID: usize = 39;
@@ -103,6 +105,9 @@ pub(crate) mod number {
     pub(crate) const CLONE: usize = 220;
     pub(crate) const KILL: usize = 129;
     pub(crate) const KCMP: usize = 272;
+    pub(crate) const GET_ROBUST_LIST: usize = 100;
+    pub(crate) const PROCESS_VM_READV: usize = 270;
+    pub(crate) const MUNMAP: usize = 215;
     pub(crate) const CLOCK_GETTIME: usize = 113;
     pub(crate) const EXIT: usize = 93;
     pub(crate) const GETPID: usize = 172;

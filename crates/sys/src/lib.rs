@@ -29,9 +29,12 @@ pub mod proc_files;
 pub mod process;
 pub mod remap;
 pub mod ring;
+pub mod robust;
 pub mod room;
+mod spans;
 pub mod sync;
 pub mod thread;
+pub mod thread_blocks;
 pub mod uffd;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_user_mode.rs")]
 pub mod user_mode;

@@ -21,7 +21,7 @@ use crate::maps::{CODE, Content};
 use crate::proc_files::ProcFiles;
 use crate::sync::Lock;
 use crate::uffd::{Faults, Uffd, feature};
-use crate::{Area, Errno, clock, maps, remap, user_mode};
+use crate::{Area, Errno, clock, maps, remap, thread_blocks, user_mode};
 
 /// Pages that one `move_out` can take.
 pub const STAGING_PAGES: PageCount = PageCount(64);
@@ -301,22 +301,25 @@ impl Linux {
             .unwrap_or_else(|error| panic!("our own pagemap cannot be read: {error:?}"))
     }
 
-    /// The first move of the chain. In user mode what a system call is at work on stays: the run ends before it.
+    /// The first move of the chain. Thread blocks stay, and in user mode what a system call is at work on: the run ends before
+    /// them.
     fn move_unless_held(&self, target: u64, from: PageIndex, count: PageCount) -> Partial {
         let move_pages = |count| {
             // SAFETY: managed memory is never borrowed as Rust references, and the program finds its pages missing,
             // which is what a pager is for.
             unsafe { self.move_in(&self.program, target, from.address(), count) }
         };
-        if !user_mode::is_armed() {
-            return move_pages(count);
-        }
         let (start, end) = (from.address(), (from + count).address());
-        user_mode::while_nothing_before_is_held(start, end, |held| match PageIndex::containing(held) - from {
+        let move_before = |held| match PageIndex::containing(held) - from {
             // As for a page that is locked: it keeps its place for some rounds.
             PageCount::ZERO => NOT_ALLOWED,
             free => move_pages(free),
-        })
+        };
+        if user_mode::is_armed() {
+            user_mode::while_nothing_before_is_held(start, end, move_before)
+        } else {
+            move_before(thread_blocks::first_in(start, end))
+        }
     }
 
     fn flush_if(&self, wanted: impl Fn(Staged) -> bool) {

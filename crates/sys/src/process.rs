@@ -178,6 +178,18 @@ pub fn is_empty(start: usize, bytes: usize) -> bool {
     result == 0 && resident.iter().all(|page| page & 1 == 0)
 }
 
+/// A word of this process's memory, brought in if it is with us; `None` where there is none, or a sandbox forbids the call.
+pub(crate) fn read_word(address: u64) -> Option<u64> {
+    let mut word = 0_u64;
+    let (to, from) = ([&raw mut word as usize, 8], [address as usize, 8]);
+    let process = crate::thread::process_id() as usize;
+    // SAFETY: writes eight bytes to `word`, which lives; what it reads it reads as another process would.
+    let read = unsafe {
+        arch::syscall(number::PROCESS_VM_READV, [process, to.as_ptr() as usize, 1, from.as_ptr() as usize, 1, 0])
+    };
+    (read == 8).then_some(word)
+}
+
 /// Visits the mappings of this process by address. For any thread, the program's too: it takes no lock, and its memory is
 /// its own.
 pub fn mappings(visit: &mut dyn FnMut(crate::kernel::Mapping)) -> Result<(), Errno> {

@@ -15,6 +15,8 @@ use crate::{Area, Errno, process};
 pub const MREMAP: core::ffi::c_long = number::MREMAP as core::ffi::c_long;
 /// The same for mmap.
 pub const MMAP: core::ffi::c_long = number::MMAP as core::ffi::c_long;
+/// The same for munmap.
+pub const MUNMAP: core::ffi::c_long = number::MUNMAP as core::ffi::c_long;
 /// The same for brk.
 pub const BRK: core::ffi::c_long = number::BRK as core::ffi::c_long;
 /// The same for mprotect.

@@ -19,16 +19,15 @@ mod huge_pages;
 mod memory;
 mod processes;
 mod signals;
-mod spans;
 mod stubs;
 mod trap;
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::arch::{number, syscall};
+use crate::spans::Spans;
 use crate::thread::errno;
 use crate::{Errno, process, thread};
-use spans::Spans;
 
 pub(crate) use holds::while_nothing_before_is_held;
 

@@ -125,7 +125,11 @@ fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
         // What a fork sets for a moment would stay with the new program.
         number::EXECVE | number::EXECVEAT => processes::wait_while_forking(),
         // They do not come back.
-        number::EXIT | number::EXIT_GROUP => return context.rip = pleat_bare as *const () as u64,
+        number::EXIT => {
+            hold_robust_list(place);
+            return context.rip = pleat_bare as *const () as u64;
+        }
+        number::EXIT_GROUP => return context.rip = pleat_bare as *const () as u64,
         number::SECCOMP | number::PRCTL if is_refused(context.rax as usize, &arguments) => {
             return context.rax = answer(Err(Errno::INVAL));
         }
@@ -138,6 +142,23 @@ fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     let mut hold = hold(place);
     gather(&mut hold, pieces, &arguments, place);
     go_on_with(context, &hold, arguments);
+}
+
+/// The kernel looks at what a thread's robust mutexes are told by when the thread has ended. What it holds then is let go as that
+/// of other threads that end amid a call.
+fn hold_robust_list(place: Place) {
+    let Some(head) = crate::robust::head() else { return };
+    let mut taken = None;
+    let read = &mut |at| copy_in(at).map(|[word]| word);
+    crate::robust::words(head, read, &mut |entry, word| {
+        let hold = taken.get_or_insert_with(|| hold(place));
+        hold.add(entry, entry.saturating_add(8));
+        hold.add(word, word.saturating_add(4));
+    });
+    if let Some(hold) = taken {
+        hold.publish();
+        hold.ranges(bring_in);
+    }
 }
 
 fn pin_unless_kept(start: u64, bytes: u64) {

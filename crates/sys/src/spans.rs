@@ -7,7 +7,7 @@ const SPANS: usize = 8192;
 
 /// Ranges of addresses.
 #[derive(Debug)]
-pub(super) struct Spans {
+pub(crate) struct Spans {
     /// 1 while somebody writes.
     writer: AtomicU32,
     used: AtomicUsize,
@@ -16,7 +16,7 @@ pub(super) struct Spans {
 
 impl Spans {
     #[expect(clippy::large_stack_arrays, reason = "it is made by the compiler, for a static")]
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             writer: AtomicU32::new(0),
             used: AtomicUsize::new(0),
@@ -38,18 +38,18 @@ impl Spans {
     }
 
     /// The span at `address`.
-    pub(super) fn find(&self, address: u64) -> Option<core::ops::Range<u64>> {
+    pub(crate) fn find(&self, address: u64) -> Option<core::ops::Range<u64>> {
         self.entries().iter().map(read).find(|span| span.contains(&address))
     }
 
     /// The first address of `start..end` that is in one; `end` if none is.
-    pub(super) fn first_in(&self, start: u64, end: u64) -> u64 {
+    pub(crate) fn first_in(&self, start: u64, end: u64) -> u64 {
         let touching = self.entries().iter().map(read).filter(|span| span.start < end && start < span.end);
         touching.map(|span| span.start.max(start)).min().unwrap_or(end)
     }
 
     /// Adds one; says whether there was room. What it covers of others becomes part of it.
-    pub(super) fn add(&self, start: u64, end: u64) -> bool {
+    pub(crate) fn add(&self, start: u64, end: u64) -> bool {
         self.writing(|| {
             self.cut_held(start, end);
             self.put(start, end)
@@ -57,7 +57,7 @@ impl Spans {
     }
 
     /// Takes addresses out. Returns what must be added to have them again: from the first to the last of them.
-    pub(super) fn cut(&self, start: u64, end: u64) -> core::ops::Range<u64> {
+    pub(crate) fn cut(&self, start: u64, end: u64) -> core::ops::Range<u64> {
         let touching = || self.entries().iter().map(read).filter(|span| span.start < end && start < span.end);
         let first = touching().map(|span| span.start.max(start)).min().unwrap_or(end);
         let last = touching().map(|span| span.end.min(end)).max().unwrap_or(end);
@@ -94,7 +94,7 @@ impl Spans {
     }
 
     /// In a forked child: a writer of the parent's is not here.
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.writer.store(0, Ordering::Release);
     }
 }

@@ -1,0 +1,38 @@
+//! Ends of threads, whose last words the kernel says while it waits for nobody.
+#![forbid(unsafe_code)]
+
+use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
+
+const MODES: &[&str] = if cfg!(target_arch = "x86_64") { &["", "--user-mode"] } else { &[""] };
+
+/// Runs a program plain and under a budget, in each mode.
+fn compare(name: &str, source: &str, kind: &str, check: impl Fn(&Run, &Run)) {
+    let turn = turn(name);
+    let program = match turn.compile(source, &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    // Older libcs have none of these areas, which bring a thread's block in each time the thread gets a processor.
+    let command = words(["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0", &program, kind]);
+    let before = plain(&command);
+    for mode in MODES {
+        let mut options = turn.options("16M");
+        options.extend(mode.split_whitespace().map(str::to_owned));
+        let after = folded(&options, &command);
+        println!("{kind} {mode}: {:.2?} against {:.2?}", after.wall, before.wall);
+        assert_same(&before, &after);
+        assert_eq!(after.stdout, b"all well\n");
+        check(&before, &after);
+        turn.assert_clean(&after);
+    }
+}
+
+#[test]
+fn robust_mutexes_in_cold_memory_tell_that_their_owner_has_ended() {
+    compare("exits-robust", "exits.c", "robust", |_, after| assert_cold(after));
+}
+
+#[test]
+fn a_thread_that_ends_far_from_its_thread_block_is_joined() {
+    compare("exits-joined", "exits.c", "joined", |_, after| assert_cold(after));
+}

@@ -1,0 +1,67 @@
+//! Thread blocks: where libc keeps what it knows of a thread, at the top of the thread's stack.
+//!
+//! When a thread ends the kernel clears a word there, by which who joins it sees that, and reads the list of its robust mutexes.
+//! It does not wait for us then (`PF_EXITING`): with the page away nobody would ever be told. So those pages are not moved out.
+//! In user mode no page of a stack is ([`crate::user_mode`]).
+
+use crate::process;
+use crate::spans::Spans;
+use crate::thread;
+
+/// `MAP_STACK`, by which libc maps stacks.
+pub const MAP_STACK: i32 = 0x2_0000;
+/// What there is of a block at the end of a stack: on x86-64 it ends there, elsewhere libraries' variables lie behind it.
+const BLOCK_BYTES: u64 = if cfg!(target_arch = "x86_64") { 4096 } else { 16384 };
+
+static BLOCKS: Spans = Spans::new();
+
+/// A stack has been mapped, and nobody uses it yet.
+pub fn stack_is_mapped(start: usize, bytes: usize) {
+    let end = (start.saturating_add(bytes) as u64).next_multiple_of(4096);
+    let start = end.saturating_sub(BLOCK_BYTES).max(start as u64);
+    // Without room all is as it was: most threads have just used their block when they end.
+    unless_interrupted(|| BLOCKS.add(start, end));
+}
+
+/// These addresses are about to be unmapped.
+pub fn are_unmapped(start: usize, bytes: usize) {
+    let (start, end) = (start as u64, start.saturating_add(bytes) as u64);
+    if BLOCKS.first_in(start, end) < end {
+        unless_interrupted(|| BLOCKS.cut(start, end));
+    }
+}
+
+/// The first address of `start..end` that is in one; `end` if none is.
+pub(crate) fn first_in(start: u64, end: u64) -> u64 {
+    BLOCKS.first_in(start, end)
+}
+
+/// In a forked child: a writer of the parent's is not here.
+pub fn reset_in_child() {
+    BLOCKS.reset();
+}
+
+/// A signal's handler that maps would wait for the thread that it interrupts.
+fn unless_interrupted<R>(write: impl FnOnce() -> R) {
+    let mask = thread::block_signals();
+    write();
+    thread::unblock_signals(mask);
+}
+
+/// Whether a thread that discards this range is about to end: libc gives back what it has used of its stack below where it is.
+pub fn is_last_discard(start: usize, bytes: usize) -> bool {
+    /// What libc leaves of the stack is its smallest one, 16 or 128 KiB.
+    const LEFT_MAX: usize = 256 << 10;
+    let marker = 0_u8;
+    let here = &raw const marker as usize;
+    start.checked_add(bytes).and_then(|end| here.checked_sub(end)).is_some_and(|above| above < LEFT_MAX)
+}
+
+/// Brings in what the kernel will look at when this thread ends with robust mutexes: it tells nobody of those behind the first
+/// that is missing.
+pub fn bring_in_robust_list() {
+    let Some(head) = crate::robust::head() else { return };
+    crate::robust::words(head, &mut process::read_word, &mut |_, word| {
+        process::read_word(word);
+    });
+}
