@@ -323,6 +323,7 @@ impl Agent {
         unsafe { self.membership.reset() };
         self.growth.reset_forks();
         sys::thread_blocks::reset_in_child();
+        thread::reset_bare_count();
         self.gate.open();
         if !self.join_as_child() {
             return;

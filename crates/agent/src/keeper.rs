@@ -27,6 +27,7 @@ use sys::thread::{self, Descriptors};
 use sys::uffd::Faults;
 use sys::{Area, Errno};
 
+use crate::afterlife::Afterlife;
 use crate::custody::Custody;
 use crate::entry::Membership;
 use crate::failure::{end, fail, say};
@@ -358,6 +359,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
     thread::ask_for_short_slices();
     let mut watchdog = Watchdog::default();
     let mut losses = Losses::default();
+    let mut afterlife = Afterlife::default();
     let pager = &keeper.pager;
     loop {
         if keeper.forks.stages.wants_rest() {
@@ -376,6 +378,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
             report_exhausted(membership);
         }
         watchdog.look(keeper);
+        afterlife.look(now, |own| pager.kernel.files().has_only(own));
         pager.rest(calls, rest.time);
     }
 }

@@ -13,13 +13,14 @@
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
 //!  fork     what forking thread and keeper do at a fork, and `stages` what they tell each other; `attend`: what the handler does for the child until the child's
 //!           own agent has taken over, `takeover`; `refused`: what it does with children that cannot be followed; `custody`: who
-//!           looks after the memory when the agent has ended
+//!           looks after the memory when the agent has ended; `afterlife`: the agent's end when the program has ended by threads
 //! ```
 // Checks that build for tests (clippy) bring a standard library and its panic handler.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
+mod afterlife;
 mod attend;
 mod calls;
 mod custody;

@@ -15,6 +15,7 @@ use sys::process::RaisedLimit;
 use sys::sync::{Lock, Sharing, wait_while};
 use sys::thread::{self, Descriptors, ThreadMemory};
 
+use crate::afterlife::Afterlife;
 use crate::entry::Membership;
 use crate::exec::Bearings;
 use crate::growth::Growth;
@@ -114,11 +115,13 @@ extern "C" fn watch(argument: usize) -> ! {
     // SAFETY: `start` passed a reference that lives for ever.
     let agent = unsafe { &*(argument as *const Agent) };
     let membership = agent.membership();
+    let mut afterlife = Afterlife::default();
     let mut ticks = membership.ledger.runner_ticks.load(Ordering::Relaxed);
     loop {
         if agent.leave.is_taken() {
             thread::exit_thread();
         }
+        afterlife.look(sys::clock::now_ns(), sys::process::has_only);
         if membership.is_active() {
             if agent.growth.is_waited_for.load(Ordering::Relaxed) || is_large(&membership) {
                 keeper::keep(agent);

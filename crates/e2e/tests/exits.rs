@@ -1,5 +1,8 @@
-//! Ends of threads, whose last words the kernel says while it waits for nobody.
+//! Ends: of threads, whose last words the kernel says while it waits for nobody; and of programs by their
+//! last thread.
 #![forbid(unsafe_code)]
+
+use std::time::Duration;
 
 use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
 
@@ -35,4 +38,12 @@ fn robust_mutexes_in_cold_memory_tell_that_their_owner_has_ended() {
 #[test]
 fn a_thread_that_ends_far_from_its_thread_block_is_joined() {
     compare("exits-joined", "exits.c", "joined", |_, after| assert_cold(after));
+}
+
+/// libc does not see that it is the last one.
+#[test]
+fn a_program_ends_with_its_last_thread() {
+    compare("exits-last", "exits.c", "last", |before, after| {
+        assert!(after.wall < before.wall + Duration::from_secs(10), "{:?}", after.wall);
+    });
 }

@@ -124,6 +124,11 @@ impl ProcFiles {
         stat.is_some_and(|stat| matches!(stat.state(), Some(b'T' | b't')))
     }
 
+    /// Whether only `others` threads are left of this process: see [`has_only`].
+    pub fn has_only(&self, others: u32) -> bool {
+        Stat::read(&self.stat).is_some_and(|stat| has_only(&stat, others))
+    }
+
     /// Whether a process is our child.
     pub fn is_child(&self, pid: u32) -> bool {
         let parent = self.stat_at(format_args!("../{pid}/stat")).and_then(|stat| stat.field(4));
@@ -133,6 +138,12 @@ impl ProcFiles {
     fn stat_at(&self, path: core::fmt::Arguments<'_>) -> Option<Stat> {
         Stat::read(rustix::fs::openat(&self.directory, Path::of(path)?.as_c_str(), READ, Mode::empty()).ok()?)
     }
+}
+
+/// Whether the main thread of a process has ended, and but so many others have not.
+pub(crate) fn has_only(stat: &Stat, others: u32) -> bool {
+    // The main thread counts until its process is gone.
+    stat.state() == Some(b'Z') && stat.field(20) == Some(u64::from(others) + 1)
 }
 
 /// What an open /proc/PID/statm says: see [`anonymous_of_statm`].

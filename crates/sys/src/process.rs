@@ -235,6 +235,12 @@ pub fn thread_count() -> Option<u32> {
     field_of_stat(20)?.try_into().ok()
 }
 
+/// Whether `others` threads are all that is left of this process, whose main thread has ended.
+pub fn has_only(others: u32) -> bool {
+    let stat = open(c"/proc/self/stat", OFlags::RDONLY).ok().and_then(Stat::read);
+    stat.is_some_and(|stat| crate::proc_files::has_only(&stat, others))
+}
+
 fn field_of_stat(number: usize) -> Option<u64> {
     Stat::read(open(c"/proc/self/stat", OFlags::RDONLY).ok()?)?.field(number)
 }

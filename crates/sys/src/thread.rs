@@ -5,6 +5,7 @@
 //! blocks all signals, and does not share the program's descriptors: the program can neither see nor close what the
 //! agent opens, and finds its own numbers free.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 use page::PAGE_BYTES;
@@ -25,6 +26,19 @@ const CLONE_SETTLS: usize = 0x8_0000;
 const TLS_BYTES: usize = 16 * PAGE_BYTES;
 /// Stack of a bare thread.
 const STACK_BYTES: usize = 64 * PAGE_BYTES;
+
+/// Bare threads of this process.
+static BARE: AtomicU32 = AtomicU32::new(0);
+
+/// How many bare threads this process has.
+pub fn bare_count() -> u32 {
+    BARE.load(Ordering::Relaxed)
+}
+
+/// In a forked child: there are none yet.
+pub fn reset_bare_count() {
+    BARE.store(0, Ordering::Relaxed);
+}
 
 /// The memory of one bare thread. Must outlive the thread, which in the agent means: is never dropped.
 #[derive(Debug)]
@@ -115,6 +129,9 @@ pub unsafe fn spawn(
     let mask = block_signals();
     // SAFETY: stack and thread block are the caller's to give (see above); `entry` does not return by its type.
     let result = unsafe { arch::clone_thread(&start) };
+    if result > 0 {
+        BARE.fetch_add(1, Ordering::Relaxed);
+    }
     unblock_signals(mask);
     errno(result).map(|tid| tid as u32)
 }
@@ -163,8 +180,9 @@ pub fn memory_differs(thread: u32) -> Option<bool> {
     }
 }
 
-/// Ends this thread alone.
+/// Ends this thread, a bare one, alone.
 pub fn exit_thread() -> ! {
+    BARE.fetch_sub(1, Ordering::Relaxed);
     loop {
         // SAFETY: takes a number and does not return.
         unsafe { arch::syscall(number::EXIT, [0; 6]) };
@@ -179,6 +197,14 @@ pub fn kill_program() -> ! {
     loop {
         // SAFETY: takes a number and does not return.
         unsafe { arch::syscall(number::EXIT_GROUP, [125, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// Ends this process, as `exit_group(2)` does.
+pub fn exit_process(status: u8) -> ! {
+    loop {
+        // SAFETY: takes a number and does not return.
+        unsafe { arch::syscall(number::EXIT_GROUP, [status.into(), 0, 0, 0, 0, 0]) };
     }
 }
 
@@ -320,8 +346,6 @@ pub(crate) fn errno(result: isize) -> Result<usize, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use core::sync::atomic::{AtomicU32, Ordering};
-
     use super::*;
 
     #[test]

@@ -40,6 +40,7 @@ static KEPT: Spans = Spans::new();
 /// Memory that may be managed and is never moved out: signal stacks, thread blocks at other places.
 static PINNED: Spans = Spans::new();
 static MAIN_STACK_END: AtomicU64 = AtomicU64::new(0);
+static LAST_EXIT: AtomicU32 = AtomicU32::new(0);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -86,6 +87,11 @@ pub fn arm(hooks: &'static Hooks) -> Result<(), Errno> {
     stubs::CONSTANTS.text_bytes.store(text.end - text.start, Ordering::Relaxed);
     signals::take(trap::handle)?;
     dispatch_this_thread()
+}
+
+/// What the thread that has ended last has ended with.
+pub fn last_exit_status() -> u8 {
+    LAST_EXIT.load(Ordering::Relaxed) as u8
 }
 
 /// Whether this kernel can trap system calls for their own program (Linux 5.11 on x86-64).

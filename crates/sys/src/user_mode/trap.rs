@@ -127,6 +127,7 @@ fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
         // They do not come back.
         number::EXIT => {
             hold_robust_list(place);
+            super::LAST_EXIT.store(arguments[0] as u32, Ordering::Relaxed);
             return context.rip = pleat_bare as *const () as u64;
         }
         number::EXIT_GROUP => return context.rip = pleat_bare as *const () as u64,
