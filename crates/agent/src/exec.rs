@@ -6,11 +6,12 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering;
 
 use alloc::vec::Vec;
 
 use pager::ledger::LEDGER_VARIABLE;
-use sys::process;
+use sys::{process, user_mode};
 
 use crate::calls::syscall;
 use crate::host::{agent, strings, variable, weak_address};
@@ -212,6 +213,25 @@ pub(crate) unsafe extern "C" fn execve(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
+    // A child that another thread is forking depends on our agent until it has its own.
+    let forking = agent()
+        .filter(|agent| agent.keeper().is_some() && agent.process.load(Ordering::Relaxed) == sys::thread::process_id());
+    let me = sys::thread::thread_id();
+    let gate = forking.map(|agent| &agent.gate).filter(|gate| gate.close_to_execute(me));
+    if gate.is_some() {
+        user_mode::set_executing(me);
+    }
+    // SAFETY: the caller's promise.
+    let result = unsafe { execute(path, arguments, environment) };
+    if let Some(gate) = gate {
+        user_mode::set_executing(0);
+        gate.open_after_executing(me);
+    }
+    result
+}
+
+/// In the environment that leads to the run.
+unsafe fn execute(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
     // The kernel takes none for an empty one.
     let none = [core::ptr::null()];
     let given = if environment.is_null() { none.as_ptr() } else { environment };

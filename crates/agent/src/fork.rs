@@ -324,7 +324,8 @@ impl Agent {
         self.growth.reset_forks();
         sys::thread_blocks::reset_in_child();
         thread::reset_bare_count();
-        self.gate.open();
+        self.process.store(thread::process_id(), Ordering::Relaxed);
+        self.gate.open_in_child();
         if !self.join_as_child() {
             return;
         }

@@ -4,25 +4,81 @@ use sys::sync::{AtomicU32, Ordering, Sharing, wait_while, wake_all};
 
 use crate::fork::LOOK;
 
-/// Lets one thread through at a time. It holds that thread's number, or 0.
+/// Lets one thread through at a time.
 #[derive(Default)]
-pub(crate) struct Gate(AtomicU32);
+pub(crate) struct Gate {
+    /// That thread's number, or 0; with [`EXECUTES`] while it executes a program.
+    holder: AtomicU32,
+    /// Threads that wait to execute a program: they go first, for who forks in a loop leaves no gap.
+    waiting: AtomicU32,
+}
+
+/// The thread at the gate does not fork: it executes another program. A signal's handler that runs on it may fork.
+const EXECUTES: u32 = 1 << 31;
+/// Looks at the gate for the end of a fork, or of an exec that does not come: ten seconds of them. Nobody is waited for longer
+/// across the two: a handler of the one's can wait for the other.
+const GATE_LOOKS_MAX: u32 = 5000;
 
 impl Gate {
     /// Waits until it is open and closes it, for the thread `me`. In the child of a raw system call who has closed it may not be
     /// there: then it counts as open.
     pub(crate) fn close(&self, me: u32, is_there: impl Fn(u32) -> bool) {
-        while let Err(other) = self.0.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
-            wait_while(&self.0, other, LOOK, Sharing::Process);
-            if self.0.load(Ordering::Relaxed) == other && !is_there(other) {
-                let _ = self.0.compare_exchange(other, 0, Ordering::AcqRel, Ordering::Relaxed);
+        for _ in 0..GATE_LOOKS_MAX {
+            let waiting = self.waiting.load(Ordering::Relaxed);
+            if waiting == 0 || self.holder.load(Ordering::Relaxed) == me | EXECUTES {
+                break;
+            }
+            wait_while(&self.waiting, waiting, LOOK, Sharing::Process);
+        }
+        let mut looks = 0;
+        while let Err(other) = self.holder.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
+            let executes = other & EXECUTES != 0;
+            if executes && (other == me | EXECUTES || looks == GATE_LOOKS_MAX) {
+                if self.change(other, me) {
+                    return;
+                }
+                continue;
+            }
+            looks += u32::from(executes);
+            wait_while(&self.holder, other, LOOK, Sharing::Process);
+            if self.holder.load(Ordering::Relaxed) == other && !is_there(other & !EXECUTES) {
+                self.change(other, 0);
             }
         }
     }
 
+    /// For a thread that is about to execute another program: nobody forks from now on. False if forks have not ended in time.
+    pub(crate) fn close_to_execute(&self, me: u32) -> bool {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let is_closed = (0..GATE_LOOKS_MAX).any(|_| {
+            let tried = self.holder.compare_exchange(0, me | EXECUTES, Ordering::AcqRel, Ordering::Relaxed);
+            tried.map_err(|other| wait_while(&self.holder, other, LOOK, Sharing::Process)).is_ok()
+        });
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        wake_all(&self.waiting, Sharing::Process);
+        is_closed
+    }
+
+    /// It has not been executed.
+    pub(crate) fn open_after_executing(&self, me: u32) {
+        if self.change(me | EXECUTES, 0) {
+            wake_all(&self.holder, Sharing::Process);
+        }
+    }
+
+    fn change(&self, from: u32, to: u32) -> bool {
+        self.holder.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// In a forked child, on its only thread.
+    pub(crate) fn open_in_child(&self) {
+        self.waiting.store(0, Ordering::Relaxed);
+        self.open();
+    }
+
     pub(crate) fn open(&self) {
-        self.0.store(0, Ordering::Release);
-        wake_all(&self.0, Sharing::Process);
+        self.holder.store(0, Ordering::Release);
+        wake_all(&self.holder, Sharing::Process);
     }
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Agent {
     /// Set once memory is managed.
     pub(crate) keeper: AtomicPtr<Keeper>,
     pub(crate) leave: Leave,
+    /// This process: what vfork and raw system calls make has our memory, or a copy of it, and another id.
+    pub(crate) process: AtomicU32,
     /// Closed while the program forks, and while the watcher becomes a keeper.
     pub(crate) gate: Gate,
     /// The signal mask of the thread that has closed the gate to fork.
@@ -81,6 +83,7 @@ impl Agent {
             writer_memory: ThreadMemory::reserve()?,
             keeper: AtomicPtr::new(core::ptr::null_mut()),
             leave: Leave::new(),
+            process: AtomicU32::new(thread::process_id()),
             gate: Gate::default(),
             forking_mask: AtomicU64::new(0),
             is_nameless: AtomicBool::new(false),

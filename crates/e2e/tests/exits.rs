@@ -1,5 +1,5 @@
-//! Ends: of threads, whose last words the kernel says while it waits for nobody; and of programs by their
-//! last thread.
+//! Ends: of threads, whose last words the kernel says while it waits for nobody; of programs by their last thread; and of one
+//! that executes another while it forks.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -46,4 +46,9 @@ fn a_program_ends_with_its_last_thread() {
     compare("exits-last", "exits.c", "last", |before, after| {
         assert!(after.wall < before.wall + Duration::from_secs(10), "{:?}", after.wall);
     });
+}
+
+#[test]
+fn children_that_are_being_forked_survive_an_exec() {
+    compare("exits-exec", "forkexec.c", "5", |_, _| {});
 }

@@ -41,6 +41,7 @@ static KEPT: Spans = Spans::new();
 static PINNED: Spans = Spans::new();
 static MAIN_STACK_END: AtomicU64 = AtomicU64::new(0);
 static LAST_EXIT: AtomicU32 = AtomicU32::new(0);
+static EXECUTING: AtomicU32 = AtomicU32::new(0);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -92,6 +93,11 @@ pub fn arm(hooks: &'static Hooks) -> Result<(), Errno> {
 /// What the thread that has ended last has ended with.
 pub fn last_exit_status() -> u8 {
     LAST_EXIT.load(Ordering::Relaxed) as u8
+}
+
+/// A thread is about to execute another program while nobody forks, and need not look whether somebody does; 0: none is.
+pub fn set_executing(thread: u32) {
+    EXECUTING.store(thread, Ordering::Relaxed);
 }
 
 /// Whether this kernel can trap system calls for their own program (Linux 5.11 on x86-64).
@@ -152,6 +158,7 @@ pub(crate) fn has_stack(start: u64, end: u64) -> bool {
 
 fn reset_in_child() {
     PROCESS.store(thread::process_id(), Ordering::Relaxed);
+    set_executing(0);
     KEPT.reset();
     PINNED.reset();
     // SAFETY: this is the process's only thread, and it is in the handler of SIGSYS for its fork, which holds none of them.
