@@ -13,7 +13,7 @@ use sys::uffd::Uffd;
 use sys::{AsFd as _, Errno};
 
 use crate::failure::{fail, say};
-use crate::fork::{FILL, LOOK, MOVED, PAUSE, READY, REMOVED, THIS, UNMAPPED, WHICH, YOURS};
+use crate::fork::{FILL, HeldUp, LOOK, MOVED, PAUSE, READY, REMOVED, THIS, UNMAPPED, WHICH, YOURS};
 use crate::handler::Reason;
 use crate::keeper::{Keeper, RunningTime};
 use crate::refused::{Refused, adopt, end};
@@ -42,6 +42,16 @@ impl Changes {
     fn all(&self) -> impl Iterator<Item = &Message> {
         self.shared.iter().chain(&self.own)
     }
+}
+
+/// What has become of a child that was served.
+enum Outcome {
+    /// Its agent looks after it, at the other end of this line.
+    TakenOver(Line),
+    /// It has ended, or needs nobody any more.
+    Ended,
+    /// It has held its parent up for too long.
+    Late,
 }
 
 /// A child that may be libc's.
@@ -80,7 +90,14 @@ impl Attendant {
         let reader = self.find(keeper, server).and_then(|(Candidate { memory: child, changes }, line)| {
             self.refuse_others(keeper);
             if let Some(shared) = self.place(keeper, server, &child) {
-                self.serve_until_taken_over(keeper, server, &child, line, Changes { shared, own: changes })
+                match self.serve_until_taken_over(keeper, server, &child, line, Changes { shared, own: changes }) {
+                    Outcome::TakenOver(line) => Some(line),
+                    Outcome::Ended => None,
+                    Outcome::Late => {
+                        self.refused.add_late(keeper, child);
+                        None
+                    }
+                }
             } else {
                 self.refuse_misplaced(keeper, server, &child, line);
                 None
@@ -207,7 +224,7 @@ impl Attendant {
         None
     }
 
-    /// Serves the child's faults and hands its memory over; `line` if its agent has called. `None`: the child has ended first.
+    /// Serves the child's faults and hands its memory over; `line` if its agent has called.
     fn serve_until_taken_over(
         &mut self,
         keeper: &Keeper,
@@ -215,7 +232,8 @@ impl Attendant {
         child: &Uffd,
         mut line: Option<Line>,
         mut changes: Changes,
-    ) -> Option<Line> {
+    ) -> Outcome {
+        let mut held_up = HeldUp::default();
         let send = |line: &Line| keeper.forks.send_descriptors(line, Some(child.number()), &keeper.pager);
         line.iter().for_each(send);
         loop {
@@ -223,8 +241,11 @@ impl Attendant {
             keeper.pager.kernel.wait_for_any(others.chain(line.as_ref().map(Line::as_fd)), LOOK);
             self.serve_others(keeper, server);
             serve_child(keeper, server, child, &mut changes.own);
+            if held_up.is_for_too_long(&keeper.pager) {
+                return Outcome::Late;
+            }
             match &line {
-                None if child.is_orphaned(keeper.pager.kernel.probe()) => return None,
+                None if child.is_orphaned(keeper.pager.kernel.probe()) => return Outcome::Ended,
                 None => {
                     line = keeper.forks.accept_child(&keeper.pager);
                     line.iter().for_each(send);
@@ -235,13 +256,14 @@ impl Attendant {
                         serve_child(keeper, server, child, &mut changes.own);
                         let told =
                             changes.all().filter_map(change).try_for_each(|(byte, words)| ready.tell(byte, words));
-                        return told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok().then_some(line).flatten();
+                        let is_told = told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok();
+                        return line.filter(|_| is_told).map_or(Outcome::Ended, Outcome::TakenOver);
                     }
                     Ok((FILL, words)) if keeper.forks.is_of_this_fork(words) => {
                         if self.fill(keeper, server, child, &mut changes) {
                             let _ = ready.tell(YOURS, [0; 3]);
                         }
-                        return None;
+                        return Outcome::Ended;
                     }
                     // The caller was another fork's, or has ended. Whose memory this is may live: it is asked for above.
                     _ => line = None,

@@ -53,6 +53,32 @@ pub(crate) const REMOVED: u8 = b'x';
 pub(crate) const UNMAPPED: u8 = b'u';
 pub(crate) const MOVED: u8 = b'm';
 
+/// How long the program's faults may wait for a child that does not take over, in ns of running time: it may be stopped.
+const HELD_UP_NS_MAX: u64 = 30_000_000_000;
+
+/// Looks whether a child that does not take its memory over holds its parent up.
+#[derive(Default)]
+pub(crate) struct HeldUp {
+    running: RunningTime,
+    for_ns: u64,
+}
+
+impl HeldUp {
+    /// Now and then while the state is frozen. True: for so long that the child must be given up; a line says so.
+    pub(crate) fn is_for_too_long(&mut self, pager: &Pager<Linux, AnyStore>) -> bool {
+        let step = self.running.step_ns(sys::clock::now_ns());
+        self.for_ns = if pager.waits_for_fork() { self.for_ns + step } else { 0 };
+        let is_too_long = self.for_ns > HELD_UP_NS_MAX;
+        if is_too_long {
+            let pid = thread::process_id();
+            crate::failure::say(format_args!(
+                "a child of process {pid} has been stopped in its fork and holds it up: the child is ended when it goes on"
+            ));
+        }
+        is_too_long
+    }
+}
+
 /// How far a forked child's agent is.
 const STARTING: u32 = 0;
 pub(crate) const RESUMED: u32 = 1;
@@ -128,9 +154,9 @@ impl Forks {
     fn hand_over(&self, child: u32, pager: &Pager<Linux, AnyStore>, watch: &mut dyn FnMut()) {
         let child = Life::of(child).ok();
         let mut line: Option<Line> = None;
-        let mut is_done = false;
-        // A child that cannot go on ends itself and says so.
-        while !is_done && child.as_ref().is_some_and(|child| !child.has_ended()) {
+        let (mut is_done, mut held_up) = (false, HeldUp::default());
+        // A child that cannot go on ends itself and says so, and so does one that is too late.
+        while !is_done && !held_up.is_for_too_long(pager) && child.as_ref().is_some_and(|child| !child.has_ended()) {
             watch();
             match &line {
                 None => {

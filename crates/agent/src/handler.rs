@@ -50,6 +50,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
                 server.relinquish();
             }
             attendant.refused.forget_ended(keeper);
+            attendant.refused.hang_up(keeper);
         }
         let entry = keeper.entry();
         loop {

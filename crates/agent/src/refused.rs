@@ -23,6 +23,8 @@ struct Child {
     memory: Uffd,
     /// A line has been said about it.
     told: bool,
+    /// It has an agent, which has not called in time.
+    is_late: bool,
 }
 
 /// See the module. Does not allocate: the program may be forking.
@@ -51,7 +53,22 @@ impl Refused {
             fail(format_args!("more than {REFUSED_MAX} processes forked by raw system calls live at a time"));
         }
         keeper.custody.add(&memory);
-        self.0.push(Child { memory, told: false });
+        self.0.push(Child { memory, told: false, is_late: false });
+    }
+
+    /// The same for a child of libc's whose agent has not taken over in time, and of which a line has told.
+    pub(crate) fn add_late(&mut self, keeper: &Keeper, memory: Uffd) {
+        self.add(keeper, memory);
+        if let Some(child) = self.0.last_mut() {
+            (child.told, child.is_late) = (true, true);
+        }
+    }
+
+    /// While nobody is attended: whose agent calls now comes too late, and ends.
+    pub(crate) fn hang_up(&self, keeper: &Keeper) {
+        if self.0.iter().any(|child| child.is_late) {
+            keeper.forks.reception.dismiss();
+        }
     }
 
     /// Gives up what belongs to those that have ended or executed another program.
@@ -63,7 +80,7 @@ impl Refused {
     pub(crate) fn look(&mut self, keeper: &Keeper) {
         let mut at = 0;
         while at < self.0.len() {
-            let Child { memory, told } = &mut self.0[at];
+            let Child { memory, told, .. } = &mut self.0[at];
             match memory.read() {
                 Some(Message::Fault { page, thread, .. }) => {
                     if !*told {

@@ -79,6 +79,11 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.lock().frozen
     }
 
+    /// Whether faults wait for the end of a fork: what happens until then is noted, and there is no more room for that.
+    pub fn waits_for_fork(&self) -> bool {
+        !self.lock().can_fill()
+    }
+
     /// The child's memory, once the message about the fork has been read. Taken once.
     pub fn take_forked(&self) -> Option<ForkedMemory> {
         let mut state = self.lock();
