@@ -15,6 +15,7 @@ use sys::{AsFd as _, Errno};
 use crate::failure::{fail, say};
 use crate::fork::{FILL, HeldUp, LOOK, MOVED, PAUSE, READY, REMOVED, THIS, UNMAPPED, WHICH, YOURS};
 use crate::handler::Reason;
+use crate::host::agent;
 use crate::keeper::{Keeper, RunningTime};
 use crate::refused::{Refused, adopt, end};
 
@@ -241,7 +242,7 @@ impl Attendant {
             keeper.pager.kernel.wait_for_any(others.chain(line.as_ref().map(Line::as_fd)), LOOK);
             self.serve_others(keeper, server);
             serve_child(keeper, server, child, &mut changes.own);
-            if held_up.is_for_too_long(&keeper.pager) {
+            if agent().is_some_and(|agent| held_up.is_for_too_long(agent, &keeper.pager)) {
                 return Outcome::Late;
             }
             match &line {

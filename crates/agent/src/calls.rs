@@ -35,6 +35,7 @@ use crate::host::{agent, weak_address};
 #[link(name = "c")]
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
+    fn pthread_self() -> usize;
     pub(crate) fn syscall(number: c_long, ...) -> c_long;
 }
 
@@ -89,9 +90,13 @@ pub(crate) unsafe extern "C" fn mmap(
     {
         agent.has_grown(bytes, if flags & MAP_NORESERVE == 0 { Use::Dense } else { Use::Sparse });
     }
-    let is_stack = flags & thread_blocks::MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0;
-    if mapped != -1 && is_stack && !user_mode::is_armed() {
-        thread_blocks::stack_is_mapped(mapped as usize, bytes);
+    if mapped != -1 && !user_mode::is_armed() && agent().is_some() {
+        if flags & MAP_FIXED != 0 {
+            thread_blocks::are_unmapped(mapped as usize, bytes);
+        }
+        if flags & thread_blocks::MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0 {
+            thread_blocks::stack_is_mapped(mapped as usize, bytes);
+        }
     }
     mapped as *mut c_void
 }
@@ -139,9 +144,13 @@ pub(crate) unsafe extern "C" fn mmap64(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn munmap(start: *mut c_void, bytes: usize) -> c_int {
     // Before another thread can map a stack there.
-    thread_blocks::are_unmapped(start as usize, bytes);
+    let blocks = thread_blocks::are_unmapped(start as usize, bytes);
     // SAFETY: the caller's promise.
-    unsafe { syscall(remap::MUNMAP, start, bytes) as c_int }
+    let result = unsafe { syscall(remap::MUNMAP, start, bytes) as c_int };
+    if result == -1 {
+        thread_blocks::are_there_still(blocks);
+    }
+    result
 }
 
 /// mprotect(2). libc's goes on here ([`crate::detours`]): the heaps of threads grow by it.
@@ -282,7 +291,8 @@ pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice
         && !user_mode::is_armed()
         && agent().is_some_and(|agent| agent.keeper().is_some())
     {
-        thread_blocks::bring_in_robust_list();
+        // SAFETY: takes nothing.
+        thread_blocks::bring_in_robust_list(unsafe { pthread_self() });
     }
     // SAFETY: the caller's promise.
     let result = unsafe { advise(&range, advice) };

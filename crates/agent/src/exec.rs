@@ -217,7 +217,12 @@ pub(crate) unsafe extern "C" fn execve(
     let forking = agent()
         .filter(|agent| agent.keeper().is_some() && agent.process.load(Ordering::Relaxed) == sys::thread::process_id());
     let me = sys::thread::thread_id();
-    let gate = forking.map(|agent| &agent.gate).filter(|gate| gate.close_to_execute(me));
+    let gate = forking.map(|agent| &agent.gate).filter(|gate| {
+        let mask = sys::thread::block_signals();
+        let is_closed = gate.close_to_execute(me);
+        sys::thread::unblock_signals(mask);
+        is_closed
+    });
     if gate.is_some() {
         user_mode::set_executing(me);
     }

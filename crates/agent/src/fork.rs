@@ -53,7 +53,7 @@ pub(crate) const REMOVED: u8 = b'x';
 pub(crate) const UNMAPPED: u8 = b'u';
 pub(crate) const MOVED: u8 = b'm';
 
-/// How long the program's faults may wait for a child that does not take over, in ns of running time: it may be stopped.
+/// How long the program's faults, or its next fork, may wait for a child that does not take over, in ns of running time: it may be stopped.
 const HELD_UP_NS_MAX: u64 = 30_000_000_000;
 
 /// Looks whether a child that does not take its memory over holds its parent up.
@@ -65,9 +65,9 @@ pub(crate) struct HeldUp {
 
 impl HeldUp {
     /// Now and then while the state is frozen. True: for so long that the child must be given up; a line says so.
-    pub(crate) fn is_for_too_long(&mut self, pager: &Pager<Linux, AnyStore>) -> bool {
+    pub(crate) fn is_for_too_long(&mut self, agent: &Agent, pager: &Pager<Linux, AnyStore>) -> bool {
         let step = self.running.step_ns(sys::clock::now_ns());
-        self.for_ns = if pager.waits_for_fork() { self.for_ns + step } else { 0 };
+        self.for_ns = if pager.waits_for_fork() || agent.gate.is_waited_for() { self.for_ns + step } else { 0 };
         let is_too_long = self.for_ns > HELD_UP_NS_MAX;
         if is_too_long {
             let pid = thread::process_id();
@@ -136,7 +136,7 @@ impl Forks {
             watch();
             pager.dismiss_announcers();
             if let Some(child) = self.stages.to_be_handed_over() {
-                self.hand_over(child, pager, watch);
+                self.hand_over(child, agent, pager, watch);
             }
             self.stages.look_whether_wanted();
         }
@@ -151,12 +151,15 @@ impl Forks {
 
     /// On the reclaimer's thread, in user mode: gives the child what it needs of ours. It has opened a userfaultfd of its
     /// own, and reads nothing of our memory: its copy of the state is as still as ours.
-    fn hand_over(&self, child: u32, pager: &Pager<Linux, AnyStore>, watch: &mut dyn FnMut()) {
+    fn hand_over(&self, child: u32, agent: &Agent, pager: &Pager<Linux, AnyStore>, watch: &mut dyn FnMut()) {
         let child = Life::of(child).ok();
         let mut line: Option<Line> = None;
         let (mut is_done, mut held_up) = (false, HeldUp::default());
         // A child that cannot go on ends itself and says so, and so does one that is too late.
-        while !is_done && !held_up.is_for_too_long(pager) && child.as_ref().is_some_and(|child| !child.has_ended()) {
+        while !is_done
+            && !held_up.is_for_too_long(agent, pager)
+            && child.as_ref().is_some_and(|child| !child.has_ended())
+        {
             watch();
             match &line {
                 None => {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use page::ByteCount;
+use page::{ByteCount, PAGE_BYTES};
 use pager::Standing;
 use pager::ledger::{Counter, Gauge, Phase, Process};
 use policy::shares::{self, Claim, Holder, Loss, Share};
@@ -110,5 +110,7 @@ fn holder(entry: &Process) -> Holder {
 }
 
 fn loss(entry: &Process) -> Loss {
-    Loss { ns: entry.get(Gauge::RefaultNsPerSecond), held: entry.footprint() }
+    // What can never go costs nobody anything.
+    let held = entry.footprint().saturating_sub(entry.get(Gauge::FixedBytes)).max(PAGE_BYTES as u64);
+    Loss { ns: entry.get(Gauge::RefaultNsPerSecond), held }
 }

@@ -11,6 +11,8 @@ pub(crate) struct Gate {
     holder: AtomicU32,
     /// Threads that wait to execute a program: they go first, for who forks in a loop leaves no gap.
     waiting: AtomicU32,
+    /// Threads that wait to fork.
+    forking: AtomicU32,
 }
 
 /// The thread at the gate does not fork: it executes another program. A signal's handler that runs on it may fork.
@@ -23,6 +25,17 @@ impl Gate {
     /// Waits until it is open and closes it, for the thread `me`. In the child of a raw system call who has closed it may not be
     /// there: then it counts as open.
     pub(crate) fn close(&self, me: u32, is_there: impl Fn(u32) -> bool) {
+        self.forking.fetch_add(1, Ordering::Relaxed);
+        self.wait_and_close(me, is_there);
+        self.forking.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a thread waits for the end of a fork.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.forking.load(Ordering::Relaxed) + self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    fn wait_and_close(&self, me: u32, is_there: impl Fn(u32) -> bool) {
         for _ in 0..GATE_LOOKS_MAX {
             let waiting = self.waiting.load(Ordering::Relaxed);
             if waiting == 0 || self.holder.load(Ordering::Relaxed) == me | EXECUTES {
@@ -48,6 +61,8 @@ impl Gate {
     }
 
     /// For a thread that is about to execute another program: nobody forks from now on. False if forks have not ended in time.
+    /// Signals are blocked: a handler that forks would wait for the thread that it interrupts, and one that does not return be waited
+    /// for.
     pub(crate) fn close_to_execute(&self, me: u32) -> bool {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let is_closed = (0..GATE_LOOKS_MAX).any(|_| {
@@ -73,6 +88,7 @@ impl Gate {
     /// In a forked child, on its only thread.
     pub(crate) fn open_in_child(&self) {
         self.waiting.store(0, Ordering::Relaxed);
+        self.forking.store(0, Ordering::Relaxed);
         self.open();
     }
 

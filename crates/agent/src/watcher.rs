@@ -124,7 +124,9 @@ extern "C" fn watch(argument: usize) -> ! {
         if agent.leave.is_taken() {
             thread::exit_thread();
         }
-        afterlife.look(sys::clock::now_ns(), sys::process::has_only);
+        if membership.entry.main_has_ended.load(Ordering::Relaxed) != 0 {
+            afterlife.look(sys::clock::now_ns(), sys::process::has_only);
+        }
         if membership.is_active() {
             if agent.growth.is_waited_for.load(Ordering::Relaxed) || is_large(&membership) {
                 keeper::keep(agent);

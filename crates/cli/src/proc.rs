@@ -42,7 +42,7 @@ impl Stat {
     }
 
     /// Ended, and not yet waited for. A process whose main thread has may live: see [`is_dead`].
-    fn is_dead(self) -> bool {
+    pub(crate) fn is_dead(self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 }

@@ -262,8 +262,13 @@ impl Tracked {
         }
         // A zombie has no memory, but neither has a program in the middle of an exec: its state tells.
         let unsure = thorough || (phase == Phase::Watching && self.resident == ByteCount::ZERO);
+        let stat = unsure.then(|| Stat::of(self.pid)).flatten();
+        if phase == Phase::Watching && stat.is_some_and(Stat::is_dead) {
+            // The agent looks whether anything else is left. By itself it does not: a sandbox may forbid the calls.
+            entry.main_has_ended.store(1, Relaxed);
+        }
         let same = |stat: Stat| self.start_ticks == 0 || stat.start_ticks == self.start_ticks;
-        match unsure.then(|| Stat::of(self.pid)).flatten() {
+        match stat {
             Some(stat) => same(stat) && !proc::is_dead(self.pid, stat),
             // Nothing that cannot be read, for want of descriptors, makes it one that has ended.
             None => !proc::is_gone(self.pid),
@@ -329,7 +334,8 @@ fn phase_name(phase: Phase) -> &'static str {
 /// Makes an entry new. Its process has ended, so nobody else writes to it.
 fn free(entry: &Process) {
     entry.phase.store(Phase::Free as u32, Relaxed);
-    let words = [&entry.start_ticks, &entry.watcher, &entry.busy_since_ns, &entry.footprint_peak];
+    let words =
+        [&entry.start_ticks, &entry.watcher, &entry.main_has_ended, &entry.busy_since_ns, &entry.footprint_peak];
     let rows = entry.gauges.iter().chain(&entry.peaks).chain(&entry.counters).chain(&entry.failure);
     words.into_iter().chain(rows).for_each(|word| word.store(0, Relaxed));
     entry.faults.iter().flat_map(|histogram| &histogram.buckets).for_each(|bucket| bucket.store(0, Relaxed));

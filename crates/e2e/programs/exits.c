@@ -51,6 +51,15 @@ static void robust(void) {
     }
 }
 
+static void *robust_alone(void *unused) {
+    usleep(100000);
+    robust();
+    printf("all well\n");
+    end();
+    exit(0);
+    return unused;
+}
+
 static __attribute__((noinline)) void wait_deep(void) {
     volatile char frame[DEEP];
     frame[0] = frame[DEEP - 1] = 1;
@@ -91,6 +100,11 @@ int main(int count, char **arguments) {
     const char *kind = arguments[1];
     begin();
     if (!strcmp(kind, "robust")) robust();
+    if (!strcmp(kind, "robust-alone")) {
+        pthread_t thread;
+        check("create", pthread_create(&thread, 0, robust_alone, 0), 0);
+        pthread_exit(0);
+    }
     if (!strcmp(kind, "joined")) joined();
     if (!strcmp(kind, "last")) {
         pthread_t thread;

@@ -35,6 +35,12 @@ fn robust_mutexes_in_cold_memory_tell_that_their_owner_has_ended() {
     compare("exits-robust", "exits.c", "robust", |_, after| assert_cold(after));
 }
 
+/// A main thread that has ended has no memory by which the lists could be read.
+#[test]
+fn robust_mutexes_tell_so_without_the_main_thread() {
+    compare("exits-alone", "exits.c", "robust-alone", |_, after| assert_cold(after));
+}
+
 #[test]
 fn a_thread_that_ends_far_from_its_thread_block_is_joined() {
     compare("exits-joined", "exits.c", "joined", |_, after| assert_cold(after));

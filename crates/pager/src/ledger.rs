@@ -277,6 +277,8 @@ pub struct Process {
     pub watcher: AtomicU64,
     /// What of what it holds counts where the budget is dealt out (`policy::shares::Claim::number`).
     pub claim: AtomicU64,
+    /// 1 once `pleat run` has seen that the main thread has ended, while the process is not managed.
+    pub main_has_ended: AtomicU64,
     /// `CLOCK_MONOTONIC` nanoseconds at which the fault handler began what it is doing; 0 while it waits for work.
     pub busy_since_ns: AtomicU64,
     /// By [`Gauge`].

@@ -55,6 +55,8 @@ pub(crate) struct State<S> {
     pub(crate) forked: VecDeque<ForkedMemory>,
     /// The message about the fork that the state is frozen for has been read.
     has_forked: bool,
+    /// Which layout messages its child shares has been found out.
+    is_placed: bool,
     /// The page that the server has copied out of its frame, and which must not go back to the program from there: the
     /// program could change it, and it could leave again, before the server fills it with the copy.
     pub(crate) copied: Option<PageIndex>,
@@ -102,6 +104,7 @@ impl<S: Store> State<S> {
             journal: Journal::new(journal),
             forked: VecDeque::with_capacity(FORKS_MAX),
             has_forked: false,
+            is_placed: false,
             copied: None,
             pin: None,
             wiped: Vec::new(),
@@ -227,10 +230,10 @@ impl<S: Store> State<S> {
         !self.frozen || self.journal.has_room(FILL_RESERVE)
     }
 
-    /// Whether a layout message can be followed now. Until the fork has happened it must be, or it never would; then
-    /// those who wait for us to read theirs can wait until the state thaws.
+    /// Whether a layout message can be followed now. Until the fork has happened it must be, or it never would, and then until it is
+    /// known which of them the child shares; from there on those who wait for us to read theirs can wait until the state thaws.
     pub(crate) fn can_follow(&self) -> bool {
-        if self.has_forked { self.can_fill() } else { !self.is_over_full() }
+        if self.frozen && !self.is_placed { self.journal.has_room(FOLLOW_RESERVE) } else { self.can_fill() }
     }
 
     /// Whether nothing can be done any more before the state thaws, and perhaps it never does: the message about the fork is
@@ -358,6 +361,7 @@ impl<S: Store> State<S> {
     /// The same where no message tells of it.
     pub(crate) fn note_untold_fork(&mut self) {
         self.has_forked = self.frozen;
+        self.is_placed = true;
     }
 
     fn apply(&mut self, record: Record) {
@@ -405,6 +409,7 @@ impl<S: Store> State<S> {
         assert!(!self.frozen && self.ring.is_quiet() && !self.is_holding());
         self.frozen = true;
         self.has_forked = false;
+        self.is_placed = false;
     }
 
     /// Once no layout message is on its way: finds out which of them the child shares; see [`Journal::place_fork`].
@@ -416,6 +421,7 @@ impl<S: Store> State<S> {
         if self.is_holding() {
             self.sort_out(&self.witnesses(&Nobody));
         }
+        self.is_placed = true;
         let Self { journal, regions, kept, .. } = self;
         journal.place_fork(child, regions.clone(), kept, is_registered).then(|| journal.shared_layout().collect())
     }

@@ -74,6 +74,8 @@ pub struct Party {
 #[derive(Debug, Default)]
 pub struct Turn {
     ticket: Option<u32>,
+    /// When this process's turn began, and what had been lost by then, ns.
+    begun: Option<(u64, u64)>,
     /// Since when faults have waited.
     since_ns: Option<u64>,
     /// Who has waited for too long goes on until then.
@@ -111,10 +113,13 @@ impl Turn {
         let ticket = match self.ticket.filter(|ticket| turns.place(*ticket) != Place::Passed) {
             Some(ticket) => ticket,
             None if !has_faults => return false,
-            None => *self.ticket.insert(turns.take()),
+            None => {
+                self.begun = None;
+                *self.ticket.insert(turns.take())
+            }
         };
         if turns.place(ticket) == Place::Called {
-            turns.claim(ticket, own.slot, now_ns);
+            self.use_turn(ledger, ticket, own, now_ns);
             return true;
         }
         if now_ns - *self.since_ns.get_or_insert(now_ns) > WAIT_NS_MAX {
@@ -124,6 +129,14 @@ impl Turn {
         let given_up = self.given_up(ledger, own, now_ns);
         turns.call_next(given_up, now_ns);
         false
+    }
+
+    fn use_turn(&mut self, ledger: &Ledger, ticket: u32, own: Party, now_ns: u64) {
+        ledger.turns.claim(ticket, own.slot, now_ns);
+        let lost_ns = ledger.processes[own.slot as usize].count(Counter::RefaultNs);
+        let (begun_ns, lost_before) = *self.begun.get_or_insert((now_ns, lost_ns));
+        let prolongation = load_control::prolongation(now_ns - begun_ns, lost_ns - lost_before);
+        ledger.turns.prolong(ticket, now_ns + prolongation);
     }
 
     /// The ticket that is called, if who has it makes no use of it.

@@ -11,6 +11,11 @@ use crate::shares::Loss;
 pub const CONTROL_NS: u64 = 3_000_000_000;
 /// The length of a turn, ns. To bring a working set of 10 MiB back takes a twentieth of that.
 pub const TURN_NS: u64 = 500_000_000;
+/// But it lasts until its process has had so much of it beside its faults, ns: a turn in which a large working set is only brought
+/// back is lost.
+const WORK_NS: u64 = 250_000_000;
+/// And never longer than this, ns.
+pub const TURN_NS_MAX: u64 = 2_000_000_000;
 /// A turn that nobody has claimed goes on to the next one after so long, ns.
 pub const CLAIM_NS: u64 = 20_000_000;
 /// Who has waited for so long goes on whoever else does, for the length of a turn, ns.
@@ -23,6 +28,12 @@ const THRASHING_DIVISOR: u64 = 3;
 /// Whether a process that loses so much waits for its turn where there are turns.
 pub fn is_concerned(own: Loss) -> bool {
     own.ns >= CONCERNED_NS
+}
+
+/// How much longer a turn is to last that has lasted for `passed_ns`, of which `lost_ns` went by over pages that had left, ns.
+pub fn prolongation(passed_ns: u64, lost_ns: u64) -> u64 {
+    let missing = WORK_NS.saturating_sub(passed_ns.saturating_sub(lost_ns));
+    missing.min(TURN_NS_MAX.saturating_sub(passed_ns))
 }
 
 /// Whether processes are to work by turns from now on, by what each of them loses.
@@ -38,6 +49,15 @@ mod tests {
 
     fn losses<const N: usize>(milliseconds: [u64; N]) -> impl Iterator<Item = Loss> {
         milliseconds.into_iter().map(|ms| Loss { ns: ms * 1_000_000, held: 1 << 20 })
+    }
+
+    #[test]
+    fn a_turn_lasts_until_something_has_been_done_with_it() {
+        const MS: u64 = 1_000_000;
+        assert_eq!(prolongation(400 * MS, 100 * MS), 0);
+        assert_eq!(prolongation(400 * MS, 390 * MS), 240 * MS);
+        assert_eq!(prolongation(1900 * MS, 1890 * MS), 100 * MS);
+        assert_eq!(prolongation(3000 * MS, 3000 * MS), 0);
     }
 
     #[test]

@@ -441,21 +441,24 @@ impl Kernel for Linux {
         self.program.is_registered(page)
     }
 
-    /// Linux 6.12 tells of an unmapping that it then refuses because something in the range is sealed. What is sealed is never
-    /// unmapped; and if another thread has mapped and sealed something there since, what was managed is not registered.
+    /// Linux 6.12 tells of an unmapping that it then refuses because something in the range is sealed: where something registered lies
+    /// before the first such mapping. What is sealed is never unmapped; and if another thread has mapped and sealed something there
+    /// since, nothing before it is registered.
     fn is_refused(&self, unmapped: PageRange, managed: Option<PageIndex>) -> bool {
         // By the one without events, which answers while the other's layout is changing, for whatever is registered with any. First:
         // to look for seals takes longer, and the lock that the program's next call wants.
         if managed.is_some_and(|page| self.frames_uffd.is_registered(page) != Some(true)) {
             return false;
         }
-        let mut at = unmapped.start;
+        let (mut at, mut is_told) = (unmapped.start, false);
         while let Ok(mapping) = self.files.mapping_from(at)
             && mapping.start < unmapped.end
         {
-            if remap::is_sealed(mapping.start.max(at), self.stack) {
-                return true;
+            let first = mapping.start.max(at);
+            if remap::is_sealed(first, self.stack) {
+                return is_told;
             }
+            is_told |= self.frames_uffd.is_registered(first) == Some(true);
             at = mapping.end;
         }
         false

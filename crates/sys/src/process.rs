@@ -182,7 +182,8 @@ pub fn is_empty(start: usize, bytes: usize) -> bool {
 pub(crate) fn read_word(address: u64) -> Option<u64> {
     let mut word = 0_u64;
     let (to, from) = ([&raw mut word as usize, 8], [address as usize, 8]);
-    let process = crate::thread::process_id() as usize;
+    // By the calling thread: a main thread that has ended has no memory.
+    let process = crate::thread::thread_id() as usize;
     // SAFETY: writes eight bytes to `word`, which lives; what it reads it reads as another process would.
     let read = unsafe {
         arch::syscall(number::PROCESS_VM_READV, [process, to.as_ptr() as usize, 1, from.as_ptr() as usize, 1, 0])

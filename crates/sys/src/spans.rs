@@ -3,19 +3,17 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-const SPANS: usize = 8192;
-
-/// Ranges of addresses.
+/// Ranges of addresses, `SPANS` at most. Who wants to write looks `LOOKS` times whether it is his turn, and then leaves things as
+/// they are; 0: without end.
 #[derive(Debug)]
-pub(crate) struct Spans {
+pub(crate) struct Spans<const SPANS: usize, const LOOKS: u32 = 0> {
     /// 1 while somebody writes.
     writer: AtomicU32,
     used: AtomicUsize,
     table: [[AtomicU64; 2]; SPANS],
 }
 
-impl Spans {
-    #[expect(clippy::large_stack_arrays, reason = "it is made by the compiler, for a static")]
+impl<const SPANS: usize, const LOOKS: u32> Spans<SPANS, LOOKS> {
     pub(crate) const fn new() -> Self {
         Self {
             writer: AtomicU32::new(0),
@@ -24,8 +22,14 @@ impl Spans {
         }
     }
 
-    fn writing<R>(&self, write: impl FnOnce() -> R) -> R {
+    /// Says whether it was done.
+    fn writing(&self, write: impl FnOnce() -> bool) -> bool {
+        let mut looks = 0_u32;
         while self.writer.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            looks = looks.wrapping_add(1);
+            if looks == LOOKS {
+                return false;
+            }
             rustix::thread::sched_yield();
         }
         let result = write();
@@ -62,7 +66,10 @@ impl Spans {
         let first = touching().map(|span| span.start.max(start)).min().unwrap_or(end);
         let last = touching().map(|span| span.end.min(end)).max().unwrap_or(end);
         if first < end {
-            self.writing(|| self.cut_held(start, end));
+            self.writing(|| {
+                self.cut_held(start, end);
+                true
+            });
         }
         first..last
     }
@@ -91,6 +98,8 @@ impl Spans {
                 span[1].store(0, Ordering::Release);
             }
         }
+        let filled = self.entries().iter().rposition(|span| !read(span).is_empty()).map_or(0, |last| last + 1);
+        self.used.store(filled, Ordering::Release);
     }
 
     /// In a forked child: a writer of the parent's is not here.
@@ -111,7 +120,7 @@ mod tests {
 
     #[test]
     fn agrees_with_a_plain_set() {
-        static TABLE: Spans = Spans::new();
+        static TABLE: Spans<64> = Spans::new();
         let mut plain = BTreeSet::new();
         let mut number = 5_u64;
         for _ in 0..3000 {

@@ -13,7 +13,9 @@ pub const MAP_STACK: i32 = 0x2_0000;
 /// What there is of a block at the end of a stack: on x86-64 it ends there, elsewhere libraries' variables lie behind it.
 const BLOCK_BYTES: u64 = if cfg!(target_arch = "x86_64") { 4096 } else { 16384 };
 
-static BLOCKS: Spans = Spans::new();
+/// Their pages never go: of more threads than these those of glibc before 2.35 may fare as without this. Nobody waits for ever for
+/// who writes: in the child of a raw fork he may not be there.
+static BLOCKS: Spans<2048, 10_000> = Spans::new();
 
 /// A stack has been mapped, and nobody uses it yet.
 pub fn stack_is_mapped(start: usize, bytes: usize) {
@@ -23,11 +25,23 @@ pub fn stack_is_mapped(start: usize, bytes: usize) {
     unless_interrupted(|| BLOCKS.add(start, end));
 }
 
-/// These addresses are about to be unmapped.
-pub fn are_unmapped(start: usize, bytes: usize) {
-    let (start, end) = (start as u64, start.saturating_add(bytes) as u64);
-    if BLOCKS.first_in(start, end) < end {
-        unless_interrupted(|| BLOCKS.cut(start, end));
+/// Blocks that were at addresses.
+#[derive(Debug)]
+pub struct Forgotten(core::ops::Range<u64>);
+
+/// These addresses are about to be unmapped, or mapped anew.
+pub fn are_unmapped(start: usize, bytes: usize) -> Forgotten {
+    let (start, end) = (start as u64, (start.saturating_add(bytes) as u64).next_multiple_of(4096));
+    if BLOCKS.first_in(start, end) == end {
+        return Forgotten(end..end);
+    }
+    Forgotten(unless_interrupted(|| BLOCKS.cut(start, end)))
+}
+
+/// They have not been.
+pub fn are_there_still(Forgotten(blocks): Forgotten) {
+    if !blocks.is_empty() {
+        unless_interrupted(|| BLOCKS.add(blocks.start, blocks.end));
     }
 }
 
@@ -42,10 +56,11 @@ pub fn reset_in_child() {
 }
 
 /// A signal's handler that maps would wait for the thread that it interrupts.
-fn unless_interrupted<R>(write: impl FnOnce() -> R) {
+fn unless_interrupted<R>(write: impl FnOnce() -> R) -> R {
     let mask = thread::block_signals();
-    write();
+    let result = write();
     thread::unblock_signals(mask);
+    result
 }
 
 /// Whether a thread that discards this range is about to end: libc gives back what it has used of its stack below where it is.
@@ -58,9 +73,9 @@ pub fn is_last_discard(start: usize, bytes: usize) -> bool {
 }
 
 /// Brings in what the kernel will look at when this thread ends with robust mutexes: it tells nobody of those behind the first
-/// that is missing.
-pub fn bring_in_robust_list() {
-    let Some(head) = crate::robust::head() else { return };
+/// that is missing. `block` is an address of the thread's block.
+pub fn bring_in_robust_list(block: usize) {
+    let Some(head) = crate::robust::head().filter(|head| !crate::robust::is_empty(*head, block as u64)) else { return };
     crate::robust::words(head, &mut process::read_word, &mut |_, word| {
         process::read_word(word);
     });

@@ -36,9 +36,9 @@ const MAIN_STACK_BYTES: u64 = 128 << 20;
 const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
 
 /// Stacks: mapped as such, with the thread blocks of their threads. Never managed.
-static KEPT: Spans = Spans::new();
+static KEPT: Spans<8192> = Spans::new();
 /// Memory that may be managed and is never moved out: signal stacks, thread blocks at other places.
-static PINNED: Spans = Spans::new();
+static PINNED: Spans<4096> = Spans::new();
 static MAIN_STACK_END: AtomicU64 = AtomicU64::new(0);
 static LAST_EXIT: AtomicU32 = AtomicU32::new(0);
 static EXECUTING: AtomicU32 = AtomicU32::new(0);

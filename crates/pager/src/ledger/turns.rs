@@ -8,7 +8,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-use policy::load_control::{CLAIM_NS, CONTROL_NS, TURN_NS};
+use policy::load_control::{CLAIM_NS, CONTROL_NS, TURN_NS, TURN_NS_MAX};
 
 const MS: u64 = 1_000_000;
 
@@ -95,6 +95,15 @@ impl Turns {
         }
     }
 
+    /// For who has the turn: it does not end before `end_ns`.
+    pub fn prolong(&self, ticket: u32, end_ns: u64) {
+        let before = self.called.load(Acquire);
+        let (called, end) = halves(before);
+        if called == ticket && (ms(end_ns).wrapping_sub(end) as i32) > 0 {
+            let _ = self.called.compare_exchange(before, pair(ticket, ms(end_ns)), AcqRel, Relaxed);
+        }
+    }
+
     /// Who has the turn that is called, if he has claimed it: his ticket and the place of his entry.
     pub fn holder(&self) -> Option<(u32, u32)> {
         let (ticket, number) = halves(self.holder.load(Relaxed));
@@ -108,7 +117,7 @@ impl Turns {
         let (ticket, end) = halves(before);
         let left = end.wrapping_sub(ms(now_ns)) as i32;
         // A time that is further away than any turn is that of another clock, or of long ago.
-        let is_over = left <= 0 || i64::from(left) * MS as i64 > TURN_NS as i64;
+        let is_over = left <= 0 || i64::from(left) * MS as i64 > TURN_NS_MAX as i64;
         if is_over || given_up == Some(ticket) {
             let next = pair(ticket.wrapping_add(1), ms(now_ns + CLAIM_NS));
             let _ = self.called.compare_exchange(before, next, AcqRel, Relaxed);
@@ -153,6 +162,21 @@ mod tests {
         turns.claim(ticket, 70, now + TURN_NS);
         turns.call_next(None, now + TURN_NS + 10 * MS);
         assert_eq!(turns.place(ticket), Place::Passed);
+    }
+
+    #[test]
+    fn a_turn_can_be_prolonged_by_who_has_it() {
+        let turns = Turns::default();
+        let now = 1_000_000_000_000;
+        let tickets = [0; 2].map(|_| turns.take());
+        turns.claim(tickets[0], 70, now);
+        turns.prolong(tickets[1], now + 2 * TURN_NS);
+        turns.prolong(tickets[0], now + TURN_NS + 40 * MS);
+        turns.prolong(tickets[0], now + TURN_NS + 20 * MS);
+        turns.call_next(None, now + TURN_NS + 30 * MS);
+        assert_eq!(turns.place(tickets[0]), Place::Called);
+        turns.call_next(None, now + TURN_NS + 41 * MS);
+        assert_eq!(tickets.map(|ticket| turns.place(ticket)), [Place::Passed, Place::Called]);
     }
 
     #[test]

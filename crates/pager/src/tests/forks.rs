@@ -7,7 +7,7 @@ use backing::{BackingError, MemoryBacking, WriteJob};
 use cache::Census;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::{Access, FakeKernel, Flag};
-use sys::kernel::{Kernel as _, Message, PageRange, Uncopied};
+use sys::kernel::{ForkedMemory, Kernel as _, Message, PageRange, Uncopied};
 
 use super::content::Content;
 use super::program::{Disturbance, FIRST, Mix, Program};
@@ -504,6 +504,23 @@ fn a_fork_that_does_not_come_ends_the_program() {
         }
     };
     assert_eq!([crossed(false), crossed(true)], [Stuck::ForkIsLate; 2]);
+}
+
+/// Which layout messages the child shares is known once none is on its way: they must be read.
+#[test]
+fn layout_messages_are_read_at_a_nearly_full_journal_until_the_fork_is_placed() {
+    let (world, range) = frozen(100);
+    let mut state = world.pager.lock();
+    let mut far = range.end;
+    while state.can_fill() {
+        far = far + PageCount(2);
+        state.follow(Message::Remove(PageRange::new(far, PageCount(1))));
+    }
+    let child = ForkedMemory(7);
+    state.follow(Message::Fork(child));
+    assert!(state.can_follow());
+    assert!(state.place_fork(child, |_| Some(true)).is_some());
+    assert!(!state.can_follow());
 }
 
 /// Nothing forks: the state thaws and goes on.
