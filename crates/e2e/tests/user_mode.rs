@@ -280,3 +280,9 @@ fn a_user_namespace_in_user_mode() {
         }
     }
 }
+
+/// The handler of system calls begins on it.
+#[test]
+fn a_signal_stack_of_8_kib_is_enough() {
+    compare_source("small-signal-stack", "24M", "altstack.c", &[]);
+}

@@ -24,6 +24,7 @@ pub(crate) mod number {
     pub(crate) const RT_SIGACTION: usize = 13;
     pub(crate) const RT_SIGPROCMASK: usize = 14;
     pub(crate) const BRK: usize = 12;
+    pub(crate) const SIGALTSTACK: usize = 131;
     pub(crate) const MINCORE: usize = 27;
     pub(crate) const EXECVE: usize = 59;
     pub(crate) const EXECVEAT: usize = 322;

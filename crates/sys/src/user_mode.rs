@@ -9,6 +9,7 @@
 //!  holds      the table that eviction looks at    spans    what stays in place for good: stacks, thread blocks
 //!  trap       the handler of SIGSYS               stubs    the assembly that makes the program's calls
 //!  signals    the program's actions and masks     processes  threads, vfork and fork
+//!  room       stacks for what the handler does at length
 //!  huge_pages why a fork has none of them
 //! ```
 
@@ -18,6 +19,7 @@ mod holds;
 mod huge_pages;
 mod memory;
 mod processes;
+mod room;
 mod signals;
 mod stubs;
 mod trap;
@@ -86,6 +88,7 @@ pub fn arm(hooks: &'static Hooks) -> Result<(), Errno> {
     PROCESS.store(thread::process_id(), Ordering::Relaxed);
     stubs::CONSTANTS.text.store(text.start, Ordering::Relaxed);
     stubs::CONSTANTS.text_bytes.store(text.end - text.start, Ordering::Relaxed);
+    room::reserve()?;
     signals::take(trap::handle)?;
     dispatch_this_thread()
 }
@@ -159,6 +162,7 @@ pub(crate) fn has_stack(start: u64, end: u64) -> bool {
 fn reset_in_child() {
     PROCESS.store(thread::process_id(), Ordering::Relaxed);
     set_executing(0);
+    room::reset_in_child();
     KEPT.reset();
     PINNED.reset();
     // SAFETY: this is the process's only thread, and it is in the handler of SIGSYS for its fork, which holds none of them.

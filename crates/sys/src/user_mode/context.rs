@@ -31,6 +31,12 @@ const _: () = assert!(core::mem::offset_of!(Context, signal_mask) == SIGNAL_MASK
 pub(super) const SIGNAL_MASK_OFFSET: usize = 296;
 
 impl Context {
+    /// Whether an address is on the signal stack that the thread has, or had when the signal came (`SS_AUTODISARM`).
+    pub(super) fn has_on_signal_stack(&self, address: u64) -> bool {
+        let [start, flags, bytes] = self.stack;
+        flags & 2 /* SS_DISABLE */ == 0 && address.checked_sub(start).is_some_and(|above| above < bytes)
+    }
+
     /// The arguments of a call.
     pub(super) fn arguments(&self) -> [u64; 6] {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]

@@ -27,6 +27,8 @@ unsafe extern "C" {
     pub(super) fn pleat_fault();
     /// The same where everything else has the default action, whatever the program's handler is.
     pub(super) fn pleat_fault_or_default();
+    /// Calls a function on another stack, of which this is the top.
+    pub(super) fn pleat_call_on(top: *mut u8, call: extern "C" fn(*mut u8), argument: *mut u8);
     fn pleat_touch(at: *const u8) -> u32;
     fn pleat_copy(to: *mut u8, from: *const u8, bytes: usize) -> u32;
 }
@@ -198,6 +200,18 @@ global_asm!(
     "mov [rdx+168], rax",
     "add rsp, 8",
     "jmp pleat_return",
+    //
+    ".globl pleat_call_on",
+    ".hidden pleat_call_on",
+    "pleat_call_on:",
+    "push rbp",
+    "mov rbp, rsp",
+    "mov rsp, rdi",
+    "mov rdi, rdx",
+    "call rsi",
+    "mov rsp, rbp",
+    "pop rbp",
+    "ret",
     //
     ".globl pleat_touch",
     ".hidden pleat_touch",

@@ -6,6 +6,7 @@ use super::calls::{self, Class};
 use super::context::{Context, SIGNAL_MASK_OFFSET};
 use super::holds::{self, Hold, Place};
 use super::memory::{Memory, bring_in, copy_in};
+use super::room::with_room;
 use super::signals::{self, SIGSYS, bit};
 use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_return, pleat_unmap_self};
 use super::{KEPT, PINNED, hooks, huge_pages, pin, processes};
@@ -42,13 +43,13 @@ pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: 
     // SAFETY: the context lies on this stack, and nobody else uses it until we return.
     let context = unsafe { &mut *context };
     signals::unblock_faults(context.signal_mask);
-    let place = place(context.rsp);
+    let place = place(context);
     match calls::class(context.rax) {
         Class::Holds(_) if context.rax as usize == number::PRCTL && huge_pages::is_setting(&context.arguments()) => {
-            layout(context, &[], place);
+            with_room(context, |context| layout(context, &[], place));
         }
         Class::Holds(pieces) => hold_and_call(context, pieces, place),
-        Class::Layout(pieces) => layout(context, pieces, place),
+        Class::Layout(pieces) => with_room(context, |context| layout(context, pieces, place)),
         Class::Signals => {
             let arguments = context.arguments();
             let result = if context.rax == number::RT_SIGACTION as u64 {
@@ -72,7 +73,7 @@ pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: 
             }
             hold_and_call(context, &[calls::Piece::Fix(0, 24), calls::Piece::Fix(1, 24)], place);
         }
-        Class::Process => processes::make(context, place),
+        Class::Process => with_room(context, |context| processes::make(context, place)),
         Class::Refused => context.rax = answer(Err(Errno::NOSYS)),
     }
 }
@@ -84,7 +85,8 @@ pub(super) fn answer(result: Result<u64, Errno>) -> u64 {
 
 /// The stack that a call comes from. One that nobody has told us of is kept in place around the stack pointer: the
 /// kernel will put frames of signals there.
-fn place(stack_pointer: u64) -> Place {
+fn place(context: &Context) -> Place {
+    let stack_pointer = context.rsp;
     let (thread, is_guest) = (thread::thread_id(), thread::process_id() != super::armed_process());
     // A signal stack may lie in one of these: what runs there is above the call that the signal has interrupted, and no deeper.
     let is_signal_stack = PINNED.find(stack_pointer).is_some();
@@ -93,7 +95,9 @@ fn place(stack_pointer: u64) -> Place {
         return Place { stack, stack_pointer, thread, is_guest };
     }
     let (low, high) = (stack_pointer.saturating_sub(STRANGE_STACK_BYTES / 4), stack_pointer);
-    if PINNED.find(low).is_none() || PINNED.find(high).is_none() {
+    if context.has_on_signal_stack(stack_pointer) {
+        // All of it is in place.
+    } else if PINNED.find(low).is_none() || PINNED.find(high).is_none() {
         let start = stack_pointer.saturating_sub(STRANGE_STACK_BYTES) & !4095;
         pin(start, start + 2 * STRANGE_STACK_BYTES);
     }
