@@ -25,6 +25,7 @@ const TAKEN: &[&str] = &[
     "strlen",
     "syscall",
     "__errno_location",
+    "pthread_self",
     "environ",
     "__curbrk",
     "__asan_init",
