@@ -1,14 +1,17 @@
-// A signal stack of the usual 8 KiB, with a pattern below it: whatever is done in a system call keeps to it.
+// A signal stack of the usual 8 KiB, with a pattern below it: whatever is done in a system call keeps to it. So do the calls of a
+// handler that runs there, one of them with an address where nothing is.
 #define _GNU_SOURCE
 #include "cold.h"
 #include <signal.h>
 #include <sys/wait.h>
 
 enum { BELOW = 128 << 10, STACK = 8 << 10, ROUNDS = 12 };
-static unsigned char *below, *volatile nowhere = (unsigned char *)16;
+static unsigned char *below, *nowhere;
 static volatile sig_atomic_t handled;
 
-static void handler(int signal) { handled += signal == SIGUSR1; }
+static void handler(int signal) {
+    handled += signal == SIGUSR1 && getpid() > 1 && write(1, nowhere, 8) < 0 && errno == EFAULT;
+}
 
 static void look(const char *what) { expect(what, below, BELOW, 77); }
 
@@ -23,6 +26,7 @@ int main(void) {
     below = mmap(0, BELOW + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     check("mmap", below == MAP_FAILED, 0);
     fill(below, BELOW, 77);
+    nowhere = mmap(0, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     stack_t stack = {.ss_sp = below + BELOW, .ss_size = STACK};
     check("sigaltstack", sigaltstack(&stack, 0), 0);
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};

@@ -1,6 +1,7 @@
-//! Room for what the handler of SIGSYS does at length. It begins on the program's signal stack where there is one, of 8 KiB often
-//! enough, of which the kernel's frame takes three with AVX-512: a fork, which settles the agent's state, would run over its end into
-//! whatever lies below.
+//! Room for what the handler of SIGSYS does. It begins on the program's signal stack where there is one, of 8 KiB often enough, of
+//! which the kernel's frame takes three with AVX-512. A fork, which settles the agent's state, would run over its end into whatever
+//! lies below; and in a call that a handler of the program's makes on that stack there is no room for the third frame, of a look at
+//! the program's memory that fails.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -9,7 +10,11 @@ use super::stubs;
 use crate::arch::{number, syscall};
 use crate::{Area, Errno};
 
-/// Of one stack. What a fork takes is 30 KiB.
+/// What forks and changes of the layout take; a fork takes 30 KiB.
+pub(super) const MUCH: u64 = 48 << 10;
+/// What other calls take, with the frame of a look that fails.
+pub(super) const LITTLE: u64 = 8 << 10;
+/// Of one stack.
 const STACK_BYTES: usize = 128 << 10;
 /// Threads of which each may be in such a call at the same time.
 const STACKS: usize = 16;
@@ -36,10 +41,11 @@ pub(super) fn reset_in_child() {
     TAKEN.iter().enumerate().filter(|(at, _)| *at != here).for_each(|(_, taken)| taken.store(false, Ordering::Release));
 }
 
-/// Works in the handler of SIGSYS, on a stack of ours if it runs on the program's signal stack.
-pub(super) fn with_room<W: FnMut(&mut Context)>(context: &mut Context, work: W) {
+/// Works in the handler of SIGSYS, on a stack of ours if it runs on the program's signal stack and that has not so many bytes left.
+pub(super) fn with_room<W: FnMut(&mut Context)>(context: &mut Context, bytes: u64, work: W) {
     let here = core::ptr::from_ref(context) as u64;
-    let Some(stack) = context.has_on_signal_stack(here).then(take).flatten() else {
+    let is_short = context.has_on_signal_stack(here) && !context.has_on_signal_stack(here.saturating_sub(bytes));
+    let Some(stack) = is_short.then(take).flatten() else {
         let mut work = work;
         return work(context);
     };

@@ -6,7 +6,7 @@ use super::calls::{self, Class};
 use super::context::{Context, SIGNAL_MASK_OFFSET};
 use super::holds::{self, Hold, Place};
 use super::memory::{Memory, bring_in, copy_in};
-use super::room::with_room;
+use super::room::{LITTLE, MUCH, with_room};
 use super::signals::{self, SIGSYS, bit};
 use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_return, pleat_unmap_self};
 use super::{KEPT, PINNED, hooks, huge_pages, pin, processes};
@@ -46,36 +46,40 @@ pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: 
     let place = place(context);
     match calls::class(context.rax) {
         Class::Holds(_) if context.rax as usize == number::PRCTL && huge_pages::is_setting(&context.arguments()) => {
-            with_room(context, |context| layout(context, &[], place));
+            with_room(context, MUCH, |context| layout(context, &[], place));
         }
-        Class::Holds(pieces) => hold_and_call(context, pieces, place),
-        Class::Layout(pieces) => with_room(context, |context| layout(context, pieces, place)),
-        Class::Signals => {
-            let arguments = context.arguments();
-            let result = if context.rax == number::RT_SIGACTION as u64 {
-                signals::action(&arguments)
-            } else {
-                signals::mask(&arguments, context)
-            };
-            context.rax = answer(result);
-        }
+        Class::Holds(pieces) => with_room(context, LITTLE, |context| hold_and_call(context, pieces, place)),
+        Class::Layout(pieces) => with_room(context, MUCH, |context| layout(context, pieces, place)),
+        Class::Signals => with_room(context, LITTLE, change_signals),
         Class::Return => {
             // SAFETY: the program returns from a handler, so its stack pointer is at the frame that the kernel has made.
             unsafe { *((context.rsp as usize + SIGNAL_MASK_OFFSET) as *mut u64) &= !bit(SIGSYS) };
             context.rip = pleat_return as *const () as u64;
         }
-        Class::SignalStack => {
-            // struct stack: address, flags, size. Its pages must be there whenever a signal comes.
-            if let Some([start, flags, bytes]) = copy_in(context.rdi)
-                && flags & 2 /* SS_DISABLE */ == 0
-            {
-                pin(start, start.saturating_add(bytes));
-            }
-            hold_and_call(context, &[calls::Piece::Fix(0, 24), calls::Piece::Fix(1, 24)], place);
-        }
-        Class::Process => with_room(context, |context| processes::make(context, place)),
+        Class::SignalStack => with_room(context, LITTLE, |context| change_signal_stack(context, place)),
+        Class::Process => with_room(context, MUCH, |context| processes::make(context, place)),
         Class::Refused => context.rax = answer(Err(Errno::NOSYS)),
     }
+}
+
+fn change_signals(context: &mut Context) {
+    let arguments = context.arguments();
+    let result = if context.rax == number::RT_SIGACTION as u64 {
+        signals::action(&arguments)
+    } else {
+        signals::mask(&arguments, context)
+    };
+    context.rax = answer(result);
+}
+
+fn change_signal_stack(context: &mut Context, place: Place) {
+    // struct stack: address, flags, size. Its pages must be there whenever a signal comes.
+    if let Some([start, flags, bytes]) = copy_in(context.rdi)
+        && flags & 2 /* SS_DISABLE */ == 0
+    {
+        pin(start, start.saturating_add(bytes));
+    }
+    hold_and_call(context, &[calls::Piece::Fix(0, 24), calls::Piece::Fix(1, 24)], place);
 }
 
 /// What the kernel would put into the result register.
