@@ -70,8 +70,7 @@ impl Heap {
 }
 
 /// Says whether there is room for what the agent takes between here and where it could stop again, and for so many bytes beside
-/// it. Limits may leave it none
-/// (`RLIMIT_AS`, `RLIMIT_DATA`): who asks before does without the agent, who does not is ended by [`out_of_memory`].
+/// it. Limits may leave it none (`RLIMIT_AS`, `RLIMIT_DATA`): who asks before does without the agent, who does not is ended by [`out_of_memory`].
 pub(crate) fn has_room(more_bytes: usize) -> Result<(), Errno> {
     Area::reserve(ROOM_BYTES + more_bytes).map(drop)
 }

@@ -108,34 +108,30 @@ fn memory_that_is_executed_is_folded() {
     assert!(peak < 76 << 20, "{peak} bytes: what is executable does not leave");
 }
 
-#[test]
-fn forks_with_dirty_memory() {
-    let turn = turn("fork");
-    let program = match turn.compile("fork.c", &[]) {
+/// Runs a program that forks plain and under a budget.
+fn compare_forks(name: &str, source: &str, arguments: [&str; 2], ram: &str) {
+    let turn = turn(name);
+    let program = match turn.compile(source, &["-pthread"]) {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    let command = words([&program, "96", "6"]);
+    let command = words([&program, arguments[0], arguments[1]]);
     let before = plain(&command);
-    let after = folded(&turn.options("64M"), &command);
+    let after = folded(&turn.options(ram), &command);
     assert_same(&before, &after);
     turn.assert_clean(&after);
+}
+
+#[test]
+fn forks_with_dirty_memory() {
+    compare_forks("fork", "fork.c", ["96", "6"], "64M");
 }
 
 /// libc's fork waits for a lock of malloc's while the agent's state is frozen for it, and who holds the lock discards and
 /// touches thousands of pages meanwhile.
 #[test]
 fn a_fork_waits_for_malloc_trim() {
-    let turn = turn("trims");
-    let program = match turn.compile("trims.c", &["-pthread"]) {
-        Ok(program) => program,
-        Err(why) => return skipped(&why),
-    };
-    let command = words([&program, "48", "4"]);
-    let before = plain(&command);
-    let after = folded(&turn.options("32M"), &command);
-    assert_same(&before, &after);
-    turn.assert_clean(&after);
+    compare_forks("trims", "trims.c", ["48", "4"], "32M");
 }
 
 /// A fork handler of another library, registered before ours, changes the layout while the parent's agent serves the child.

@@ -102,8 +102,9 @@ pub(crate) struct Journal {
     records: Records,
     /// Records that the forked child shares.
     before_fork: usize,
-    /// Never grows: a forked child's heap must not be copied in the middle of an allocation. Where among the records the messages about forks came. One of them is about the fork that the state is frozen for;
-    /// others are about raw system calls of other threads.
+    /// Where among the records the messages about forks came. One of them is about the fork that the state is frozen for;
+    /// others are about raw system calls of other threads. Never grows: a forked child's heap must not be copied in the middle
+    /// of an allocation.
     marks: Vec<Mark>,
 }
 
