@@ -22,6 +22,8 @@ const DEFERRED_PAUSE: Duration = Duration::from_micros(50);
 const TURN_PAUSE: Duration = Duration::from_micros(200);
 /// Between two looks whether children that cannot be followed have ended.
 const REFUSED_LOOK: Duration = Duration::from_secs(1);
+/// With a device that hangs the writer comes late, too.
+const WRITER_IS_LATE: Duration = Duration::from_millis(300);
 
 /// Entry of the handler's thread; the argument is the keeper's address.
 pub(crate) extern "C" fn handle(argument: usize) -> ! {
@@ -89,6 +91,9 @@ pub(crate) fn give_up(stuck: pager::Stuck) -> ! {
 pub(crate) extern "C" fn write(argument: usize) -> ! {
     // SAFETY: the keeper is leaked before the thread is made.
     let keeper = unsafe { &*(argument as *const Keeper) };
+    if keeper.fault() == b"swap-hangs" {
+        thread::sleep(WRITER_IS_LATE);
+    }
     keeper.pager.write_segments()
 }
 

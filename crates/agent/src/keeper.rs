@@ -114,7 +114,7 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
         }
     };
     sys::addresses::reserved(lifted.as_ref(), &membership.ledger.address_bytes);
-    if let Err(errno) = start_handler(agent, keeper) {
+    if let Err(errno) = start_threads(agent, keeper) {
         // Nothing is registered yet, so nothing is lost.
         run_unmanaged(agent, &Obstacle { what: "a thread cannot be made", errno });
     }
@@ -126,16 +126,19 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     reclaim(keeper, &membership, reclaimer)
 }
 
-pub(crate) fn start_handler(agent: &'static Agent, keeper: &'static Keeper) -> Result<(), Errno> {
+/// Makes the handler and the writer, and waits for the first.
+pub(crate) fn start_threads(agent: &'static Agent, keeper: &'static Keeper) -> Result<(), Errno> {
     let argument = core::ptr::from_ref(keeper) as usize;
-    // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
+    // A forked child begins with segments to write, and neither the handler nor we may wait for the device.
+    keeper.pager.expect_writer();
+    // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this writer alone.
+    unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) }?;
+    // SAFETY: as above, for the handler.
     let handler = unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) }?;
     keeper.handler.store(handler, Ordering::Relaxed);
     while !keeper.is_serving.load(Ordering::Acquire) {
         thread::sleep(Duration::from_micros(20));
     }
-    // SAFETY: as above, for the writer. Without one the reclaimer writes by itself.
-    let _ = unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) };
     Ok(())
 }
 

@@ -48,8 +48,8 @@ pub(crate) extern "C" fn resume(argument: usize) -> ! {
     }
     // SAFETY: leaked by the parent, of which this is the copy; the mutable borrow of `take_over` has ended.
     let keeper: &'static Keeper = unsafe { &*keeper };
-    if let Err(errno) = keeper::start_handler(agent, keeper) {
-        fail(format_args!("a forked process gets no thread for its faults: {errno:?}"));
+    if let Err(errno) = keeper::start_threads(agent, keeper) {
+        fail(format_args!("a forked process gets no threads for its memory: {errno:?}"));
     }
     let membership = agent.membership();
     let mut reclaimer = Reclaimer::new();

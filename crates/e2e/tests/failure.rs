@@ -75,7 +75,8 @@ fn a_handler_that_panics_ends_the_program_at_once() {
     turn.assert_clean(&run);
 }
 
-/// A fork does not wait for a segment that the device does not take.
+/// A fork does not wait for a segment that the device does not take, nor does a child that has one to write before its writer is
+/// there (with this fault it comes late).
 #[test]
 fn a_program_forks_while_its_swap_device_hangs() {
     let turn = turn("swap-hangs");

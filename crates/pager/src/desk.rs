@@ -39,7 +39,7 @@ impl<J> Desk<J> {
         None
     }
 
-    /// On the writer's thread: from now on jobs can be left.
+    /// From now on jobs can be left.
     pub(crate) fn open(&self) {
         self.state.store(IDLE, Ordering::Release);
     }

@@ -24,9 +24,14 @@ const REST: Duration = Duration::from_hours(1);
 const THAW_PAUSE: Duration = Duration::from_millis(1);
 
 impl<K: Kernel, S: Store> Pager<K, S> {
+    /// From now on segments are left for a thread that calls [`Pager::write_segments`], which may come late: whoever has one to
+    /// give must not write it meanwhile, for he would wait for the device.
+    pub fn expect_writer(&self) {
+        self.desk.open();
+    }
+
     /// What the writer's thread does for the rest of its life.
     pub fn write_segments(&self) -> ! {
-        self.desk.open();
         loop {
             self.desk.wait(REST);
             if let Some(job) = self.desk.take() {

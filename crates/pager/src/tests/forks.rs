@@ -107,7 +107,7 @@ fn serve_child(world: &mut World, child: &FakeKernel, program: &mut Program, eve
 
 /// Somebody leaves a segment to a writer that does nothing with it. Says no if nobody writes.
 fn hang(world: &mut World) -> bool {
-    world.pager.desk.open();
+    world.pager.expect_writer();
     for _ in 0..2000 {
         if world.pager.desk.is_busy() {
             return true;

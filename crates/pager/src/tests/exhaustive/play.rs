@@ -155,7 +155,7 @@ impl Play {
             points: Cell::new(0),
         });
         play.begin(also.begin);
-        play.pager.desk.open();
+        play.pager.expect_writer();
         play
     }
 
