@@ -352,7 +352,7 @@ pub enum Spill {
 ///
 /// # Panics
 /// If anything differs or the budget is passed.
-pub fn compare(turn: &Turn, words: &[String], budgets_mib: [u64; 3]) {
+pub fn compare(turn: &Turn, words: &[String], budgets_mib: [u64; 2]) {
     compare_spilling(turn, words, budgets_mib, Spill::Must);
 }
 
@@ -376,7 +376,7 @@ pub fn folded_again(options: &[String], words: &[String], before: &Run, budget_b
 ///
 /// # Panics
 /// If anything differs or the budget is passed.
-pub fn compare_spilling(turn: &Turn, words: &[String], budgets_mib: [u64; 3], last: Spill) {
+pub fn compare_spilling(turn: &Turn, words: &[String], budgets_mib: [u64; 2], last: Spill) {
     let before = plain(words);
     assert!(before.status.success(), "{words:?} fails without pleat: {}", before.stderr);
     for (at, budget) in budgets_mib.into_iter().enumerate() {
@@ -393,7 +393,7 @@ pub fn compare_spilling(turn: &Turn, words: &[String], budgets_mib: [u64; 3], la
             mib(written),
         );
         assert_within(&before, &after, budget << 20);
-        let spill = if at == 2 { last } else { Spill::May };
+        let spill = if at == 1 { last } else { Spill::May };
         assert!(spill == Spill::May || written > 0, "{budget} MiB was to be too small without the swap file: {stats}");
         turn.assert_clean(&after);
     }
