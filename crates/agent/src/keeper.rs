@@ -377,7 +377,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
         losses.look(membership, &keeper.standing, now);
         let share = membership.share();
         let rest = reclaimer.round(pager, share.bytes);
-        if rest.exhausted && losses.can_judge(now) || losses.is_beyond(share, now) {
+        if losses.is_beyond(share, rest.exhausted, now) {
             report_exhausted(membership);
         }
         watchdog.look(keeper);

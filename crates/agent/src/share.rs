@@ -10,7 +10,7 @@ use sys::thread::Processors;
 
 use crate::entry::Membership;
 
-/// How long what all processes need at the least must have been more than the budget before that is told: they come and go.
+/// How long several processes must have been beyond the budget, with nothing that could go, before that is told: they come and go.
 const BEYOND_NS: u64 = 1_000_000_000;
 
 /// A swap file with less room than this is full.
@@ -67,15 +67,14 @@ impl Losses {
         *self.processors.get_or_insert_with(|| Processors::allowed().map_or(1, |allowed| allowed.count()))
     }
 
-    /// Whether what the reclaimer finds tells that the budget cannot be met: who gives way has less than he will have.
-    pub(crate) fn can_judge(&self, now_ns: u64) -> bool {
-        now_ns - self.gave_way_at_ns > BEYOND_NS
-    }
-
-    /// Whether the budget has been out of reach for some time.
-    pub(crate) fn is_beyond(&mut self, share: Share, now_ns: u64) -> bool {
-        self.beyond_since_ns = if share.is_beyond { Some(self.beyond_since_ns.unwrap_or(now_ns)) } else { None };
-        self.beyond_since_ns.is_some_and(|since| now_ns - since > BEYOND_NS)
+    /// Whether the budget has been out of reach for some time; `is_exhausted`: the reclaimer can make no more room. That says
+    /// something of the share alone, where others hold less than theirs, and nothing of who gives way and has less than he will have.
+    pub(crate) fn is_beyond(&mut self, share: Share, is_exhausted: bool, now_ns: u64) -> bool {
+        let is_exhausted = is_exhausted && share.is_exceeded && now_ns - self.gave_way_at_ns > BEYOND_NS;
+        let is_beyond = is_exhausted || share.is_beyond;
+        self.beyond_since_ns = if is_beyond { Some(self.beyond_since_ns.unwrap_or(now_ns)) } else { None };
+        let is_sure = |since| share.is_lone || now_ns - since > BEYOND_NS;
+        self.beyond_since_ns.is_some_and(is_sure)
     }
 }
 

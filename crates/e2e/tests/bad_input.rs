@@ -279,6 +279,30 @@ fn no_swap_and_nothing_to_fold_is_said_too() {
     turn.assert_clean(&stopped);
 }
 
+/// A child works on 80 MiB that fold well while its parent holds 20 MiB of noise, more than its share by then.
+const BESIDE_NOISE: &str = "import os, random\nr = random.Random(5)\nif os.fork() == 0:\n\
+                            \x20 x = [b'%08d' % i * 500 for i in range(20000)]\n\
+                            \x20 for _ in range(30): sum(hash(b) & 1 for b in x)\n\
+                            \x20 os._exit(0)\n\
+                            noise = [r.randbytes(4000) for _ in range(5000)]\n\
+                            print(os.wait()[1], sum(b[0] for b in noise))";
+
+/// What does not fit into one process's share is no reason to complain while all together are inside the budget.
+#[test]
+fn a_share_that_cannot_be_met_stops_nobody() {
+    let turn = turn("full-share");
+    let job = words([python(), "-c", BESIDE_NOISE]);
+    let before = plain(&job);
+    for options in [&["--swap=none"][..], &[]] {
+        let options: Vec<String> =
+            ["--ram=64M", "--when-full=stop"].iter().chain(options).map(|option| (*option).to_owned()).collect();
+        let after = folded(&options, &job);
+        assert_same(&before, &after);
+        assert_eq!(after.stderr, "", "nobody has anything to complain of");
+        turn.assert_clean(&after);
+    }
+}
+
 #[test]
 fn status_and_signals_are_those_of_the_program() {
     let turn = turn("status");

@@ -6,6 +6,9 @@ use policy::sizing::{self, Watermarks};
 /// What a process may take beyond its share before reclaim looks again, as a divisor of the share, and the least of it.
 const ALLOWANCE_DIVISOR: u64 = 64;
 const ALLOWANCE_MIN: u64 = 256 << 10;
+/// Of what has been found not to go this part is tried again each second, as a divisor.
+const RETRY_DIVISOR: u128 = 16;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// The parts of a process's anonymous memory. Those that we change are exact at all times; `unmanaged` is what remains
 /// of the kernel's own count, taken anew at each look.
@@ -25,6 +28,25 @@ pub(crate) struct Accounts {
     /// Reclaim cannot make more room: faults are served beyond the budget rather than wait for ever, but only until no more than
     /// this is free. Then reclaim is to look again: of what has come since, some may go.
     pub(crate) exhausted: Option<i64>,
+    pub(crate) immovable: Immovable,
+}
+
+/// What has been found not to go. In a run of several processes the share of one must not fall below that: what others would take
+/// of it nobody gives.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Immovable {
+    bytes: u64,
+    looked_at_ns: u64,
+}
+
+impl Immovable {
+    /// After a round that has left `held` bytes.
+    fn look(&mut self, is_exhausted: bool, held: u64, now_ns: u64) {
+        let passed = now_ns.saturating_sub(self.looked_at_ns).min(SECOND_NS);
+        let tried = u128::from(self.bytes) * u128::from(passed) / (RETRY_DIVISOR * u128::from(SECOND_NS));
+        self.bytes = if is_exhausted { held } else { held.min(self.bytes - tried as u64) };
+        self.looked_at_ns = now_ns;
+    }
 }
 
 /// What the cache and the ring hold now.
@@ -50,6 +72,7 @@ impl Accounts {
             log_buffers: ByteCount::ZERO,
             unmanaged: 0,
             exhausted: None,
+            immovable: Immovable::default(),
         }
     }
 
@@ -70,10 +93,10 @@ impl Accounts {
         self.agent + self.log_buffers + ByteCount(self.unmanaged.max(0) as u64)
     }
 
-    /// What can never go: [`Accounts::others`] as the kernel counts it, and our tables.
+    /// What does not go: [`Accounts::others`] as the kernel counts it, our tables, and what has been found not to.
     pub(crate) fn fixed(&self, holdings: Holdings) -> ByteCount {
         let own = (self.agent + self.log_buffers + holdings.metadata).0 as i64;
-        ByteCount((own + self.unmanaged).max(0) as u64)
+        ByteCount(((own + self.unmanaged).max(0) as u64).max(self.immovable.bytes))
     }
 
     /// Bytes to reclaim now.
@@ -97,7 +120,9 @@ impl Accounts {
     }
 
     /// Reclaim cannot make more room, or can again.
-    pub(crate) fn set_exhausted(&mut self, is_exhausted: bool, free: i64) {
+    pub(crate) fn set_exhausted(&mut self, is_exhausted: bool, free: i64, now_ns: u64) {
+        let held = (self.share.0 as i64 - free).max(0) as u64;
+        self.immovable.look(is_exhausted, held, now_ns);
         let allowance = (self.share.0 / ALLOWANCE_DIVISOR).max(ALLOWANCE_MIN) as i64;
         self.exhausted = is_exhausted.then_some(free - allowance);
     }
@@ -123,13 +148,29 @@ mod tests {
         holdings.pages += PageCount(15104);
         assert!(accounts.is_short(accounts.free(holdings)) && accounts.goal(holdings).0 > 0);
         let free = accounts.free(holdings);
-        accounts.set_exhausted(true, free);
+        accounts.set_exhausted(true, free, 0);
         assert!(!accounts.is_short(free) && !accounts.wants_reclaim(free));
         let allowance = (100 * MIB / ALLOWANCE_DIVISOR) as i64;
         assert!(!accounts.is_short(free - allowance) && accounts.is_short(free - allowance - 1));
         assert!(accounts.wants_reclaim(free - allowance - 1));
-        accounts.set_exhausted(false, free);
+        accounts.set_exhausted(false, free, 0);
         assert!(accounts.is_short(free));
+    }
+
+    #[test]
+    fn what_does_not_go_is_fixed_and_tried_again_bit_by_bit() {
+        let mut accounts = Accounts::new(ByteCount(16 * MIB), ByteCount(MIB));
+        let holdings = |mib: u64| Holdings { pages: PageCount((mib - 1) * 256), ..Holdings::default() };
+        let mut fixed_after = |is_exhausted, mib, seconds: u64| {
+            let free = accounts.free(holdings(mib));
+            accounts.set_exhausted(is_exhausted, free, seconds * SECOND_NS);
+            accounts.fixed(holdings(mib)).0 / MIB
+        };
+        assert_eq!(fixed_after(false, 32, 10), 1);
+        assert_eq!([11, 12, 13].map(|second| fixed_after(second == 11, 32, second)), [32, 30, 28]);
+        assert_eq!(fixed_after(true, 32, 14), 32, "in vain again");
+        assert_eq!(fixed_after(false, 8, 15), 8, "the program has given the rest back");
+        assert_eq!((16..90).map(|second| fixed_after(false, 8, second)).last(), Some(1));
     }
 
     /// A zone of 4 MiB of which nothing has been written is room that is taken.

@@ -19,6 +19,7 @@ use store::Store;
 use sys::Errno;
 use sys::kernel::{ForkedMemory, Kernel, Message, PageRange, Uncopied};
 
+use crate::account::Immovable;
 use crate::ledger::Process;
 use crate::server::{Server, Stuck};
 use crate::state::State;
@@ -146,6 +147,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         state.forked.clear();
         state.pin = None;
         state.accounts.exhausted = None;
+        state.accounts.immovable = Immovable::default();
         state.forget_counted();
         // The child's clock may be another one (a namespace of times).
         state.retry_at_ns = 0;

@@ -362,7 +362,7 @@ impl Reclaimer {
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_resident = resident;
         let exhausted = self.exhaustion.judge(effort, is_short, now) && !state.frozen;
-        state.accounts.set_exhausted(exhausted, free);
+        state.accounts.set_exhausted(exhausted, free, now);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
         let floor = if self.calm_rounds > CALM_ROUNDS { REST_CALM } else { REST_MIN };
         // What cannot be helped is tried again now and then, not all the time.

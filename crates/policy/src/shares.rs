@@ -107,15 +107,20 @@ impl Holder {
 pub struct Share {
     /// What it may hold.
     pub bytes: ByteCount,
-    /// What all of them need at the least is more than there is, and they hold more.
+    /// Nobody else has one.
+    pub is_lone: bool,
+    /// All of them hold more than there is.
+    pub is_exceeded: bool,
+    /// They do, and what they need at the least is more, too.
     pub is_beyond: bool,
 }
 
 /// The share of `own`, one of `all`, in `left` bytes. The shares of all add up to that, or less where nobody has a use for more.
 pub fn share(left: ByteCount, own: Holder, all: impl Iterator<Item = Holder> + Clone) -> Share {
     let processes = all.clone().count().max(1) as u64;
-    let whole = Share { bytes: left, is_beyond: false };
-    if processes == 1 {
+    let is_exceeded = all.clone().map(|holder| holder.held.0).sum::<u64>() > left.0;
+    let whole = Share { bytes: left, is_lone: processes == 1, is_exceeded, is_beyond: false };
+    if whole.is_lone {
         return whole;
     }
     let sum_of_bases = |even| all.clone().map(|holder| holder.base(even)).sum::<u64>();
@@ -124,8 +129,7 @@ pub fn share(left: ByteCount, own: Holder, all: impl Iterator<Item = Holder> + C
     let even = if sum_of_bases(even) <= left.0 { even } else { 0 };
     let bases = sum_of_bases(even);
     if bases > left.0 {
-        let held = all.map(|holder| holder.held.0).sum::<u64>();
-        return Share { bytes: ByteCount(own.floor()), is_beyond: held > left.0 };
+        return Share { bytes: ByteCount(own.floor()), is_beyond: is_exceeded, ..whole };
     }
     // Dealt out twice: what the first round gives to those who have no use for it goes to the others.
     let first = Deal { rest: left.0 - bases, weights: all.clone().map(|holder| holder.weight()).sum() };
@@ -208,9 +212,10 @@ mod tests {
     fn everybody_has_enough_to_work_with_however_many_there_are() {
         let small = Holder { fixed: ByteCount(MIB - WORKING_BYTES), ..holder(2) };
         let of_so_many = |processes| share(LEFT, small, core::iter::repeat_n(small, processes));
-        let Share { bytes, is_beyond } = of_so_many(90);
+        let Share { bytes, is_beyond, .. } = of_so_many(90);
         assert!(!is_beyond && bytes.0 > MIB && 90 * bytes.0 <= LEFT.0 && 90 * bytes.0 > LEFT.0 - MIB, "{bytes:?}");
-        assert_eq!(of_so_many(110), Share { bytes: ByteCount(MIB), is_beyond: true });
+        let too_many = Share { bytes: ByteCount(MIB), is_lone: false, is_exceeded: true, is_beyond: true };
+        assert_eq!(of_so_many(110), too_many);
         let idle = Holder { held: ByteCount(MIB / 2), ..small };
         assert!(!share(LEFT, idle, core::iter::repeat_n(idle, 110)).is_beyond, "who holds less needs no warning");
     }

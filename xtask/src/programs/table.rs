@@ -728,13 +728,13 @@ END
     },
     Program {
         name: "chromium",
-        what: "headless, renders a page and prints its tree",
+        what: "headless, makes four million objects, renders a page and prints its tree",
         needs: &[("chromium", "chromium")],
         prepare: r#"
             cat >page.html <<'END'
 <!doctype html><title>t</title><body><canvas id=c width=600 height=600></canvas><script>
-const t = []; for (let i = 0; i < 120000; i++) t.push({ i, s: "text " + i });
-let h = 0; for (let i = 0; i < 120000; i++) h = (h * 31 + t[(i * 48271) % 120000].s.length) | 0;
+const n = 4000000, t = []; for (let i = 0; i < n; i++) t.push({ i, s: "text " + (i % 1000) });
+let h = 0; for (let k = 0; k < 2; k++) for (let i = 0; i < n; i++) h = (h * 31 + t[i].s.length + t[i].i) | 0;
 const c = document.getElementById("c").getContext("2d"); for (let i = 0; i < 300; i++) { c.fillStyle = `hsl(${i},80%,50%)`; c.fillRect(i, i, 200, 200); }
 const d = c.getImageData(0, 0, 600, 600).data; let s = 0; for (const v of d) s = (s * 31 + v) | 0;
 document.body.append(h + " " + s);
@@ -742,7 +742,7 @@ for (let i = 0; i < 2000; i++) { const p = document.createElement("p"); p.textCo
 </script>
 END
         "#,
-        run: "chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir=$PWD/profile --timeout=20000 --dump-dom file://$INPUT/page.html 2>log | sha256sum; true",
+        run: "chromium --headless --no-sandbox --no-zygote --disable-gpu --disable-dev-shm-usage --user-data-dir=$PWD/profile --timeout=600000 --dump-dom file://$INPUT/page.html 2>log | sha256sum; grep -a '^pleat: ' log >&2 || true",
         ..PLAIN
     },
     Program {
@@ -850,7 +850,7 @@ END
     Program { name: "stress-mmap", what: "stress-ng --mmap", run: "stress-ng --mmap 2 --mmap-bytes 64M --mmap-ops 300 --verify -t 60 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-mremap", what: "stress-ng --mremap", run: "stress-ng --mremap 2 --mremap-bytes 64M --mremap-ops 300 --verify -t 60 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-fork", what: "stress-ng --fork beside --vm", run: "stress-ng --vm 1 --vm-bytes 64M --vm-method flip --fork 2 --fork-ops 3000 --verify -t 10 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
-    Program { name: "stress-brk", what: "stress-ng --brk", run: "stress-ng --brk 1 --brk-bytes 96M --brk-ops 300000 --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
+    Program { name: "stress-brk", what: "stress-ng --brk", run: "ulimit -d 98304; stress-ng --brk 1 --brk-ops 300000 --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-stack", what: "stress-ng --stack", run: "stress-ng --stack 1 --stack-fill --stack-ops 3 --vm 1 --vm-bytes 64M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-madvise", what: "stress-ng --madvise", run: "stress-ng --madvise 2 --madvise-ops 300 --vm 1 --vm-bytes 64M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-memfd", what: "stress-ng --memfd", run: "stress-ng --memfd 1 --memfd-bytes 64M --memfd-ops 20 --vm 1 --vm-bytes 64M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
