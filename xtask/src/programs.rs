@@ -39,6 +39,9 @@ pub(crate) struct Options {
     /// Parts of its memory that a program gets, in percent
     #[arg(long, value_delimiter = ',', default_value = "60,40")]
     share: Vec<u64>,
+    /// Another option for `pleat run`, such as `--user-mode`
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    with: Vec<String>,
     /// Append one JSON line a run here
     #[arg(long)]
     json: Option<PathBuf>,
@@ -66,6 +69,7 @@ fn all() -> impl Iterator<Item = &'static Program> {
 struct Line<'a> {
     program: &'a str,
     share_percent: u64,
+    with: &'a [String],
     budget_bytes: u64,
     verdict: &'a str,
     plain_peak_bytes: u64,
@@ -79,10 +83,12 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(program: &'a Program, share: u64, budget: u64, verdict: &'a str, plain: &Ran, folded: &'a Ran) -> Self {
+    fn of(program: &'a Program, share: u64, under: Under<'a>, verdict: &'a str, plain: &Ran, folded: &'a Ran) -> Self {
+        let Under::Pleat { budget, with } = under else { unreachable!("a plain run is no line") };
         Self {
             program: program.name,
             share_percent: share,
+            with,
             budget_bytes: budget,
             verdict,
             plain_peak_bytes: plain.peak_bytes,
@@ -156,14 +162,15 @@ fn check_in(program: &Program, options: &Options, dir: &Path, timeout: Duration)
     let mut bad = 0;
     for share in &options.share {
         let budget = (plain.peak_bytes * share / 100).max(BUDGET_MIN);
-        let mut folded = run::run(program, dir, Under::Pleat { budget }, timeout)?;
+        let under = Under::Pleat { budget, with: &options.with };
+        let mut folded = run::run(program, dir, under, timeout)?;
         if verdict(program, &plain, &folded, budget) == "over" {
             // The machine is shared: a peak counts if it comes again.
-            folded = run::run(program, dir, Under::Pleat { budget }, timeout)?;
+            folded = run::run(program, dir, under, timeout)?;
         }
         let verdict = verdict(program, &plain, &folded, budget);
         bad += usize::from(verdict != "same");
-        let line = Line::of(program, *share, budget, verdict, &plain, &folded);
+        let line = Line::of(program, *share, under, verdict, &plain, &folded);
         report(&line, &plain, &folded, options)?;
     }
     Ok(bad)

@@ -22,9 +22,13 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// What the script runs under.
 #[derive(Clone, Copy)]
-pub(super) enum Under {
+pub(super) enum Under<'a> {
     Nothing,
-    Pleat { budget: u64 },
+    /// `with`: further options of `pleat run`.
+    Pleat {
+        budget: u64,
+        with: &'a [String],
+    },
 }
 
 /// A run that has ended.
@@ -56,7 +60,7 @@ pub(super) fn prepare(program: &Program, dir: &Path) -> Result<()> {
 }
 
 /// Runs the script to its end, or to `timeout`.
-pub(super) fn run(program: &Program, dir: &Path, under: Under, timeout: Duration) -> Result<Ran> {
+pub(super) fn run(program: &Program, dir: &Path, under: Under<'_>, timeout: Duration) -> Result<Ran> {
     let work = dir.join("work");
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work)?;
@@ -93,7 +97,7 @@ pub(super) fn run(program: &Program, dir: &Path, under: Under, timeout: Duration
 }
 
 /// The whole command line.
-fn words(program: &Program, under: Under, stats: &Path) -> Vec<String> {
+fn words(program: &Program, under: Under<'_>, stats: &Path) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     if let Some(user) = program.user {
         let (user, group) = (format!("--reuid={user}"), format!("--regid={user}"));
@@ -101,9 +105,11 @@ fn words(program: &Program, under: Under, stats: &Path) -> Vec<String> {
         words.extend(["setpriv".to_owned(), user, group]);
         words.extend(privileges.map(str::to_owned));
     }
-    if let Under::Pleat { budget } = under {
+    if let Under::Pleat { budget, with } = under {
         let (budget, stats) = (format!("--ram={budget}"), format!("--stats={}", stats.display()));
-        words.extend([sh::release("pleat").display().to_string(), "run".into(), budget, stats, "--".into()]);
+        words.extend([sh::release("pleat").display().to_string(), "run".into(), budget, stats]);
+        words.extend(with.iter().cloned());
+        words.push("--".into());
     }
     words.extend(["sh", "-euc", program.run].map(str::to_owned));
     words

@@ -850,7 +850,7 @@ END
     Program { name: "stress-mmap", what: "stress-ng --mmap", run: "stress-ng --mmap 2 --mmap-bytes 64M --mmap-ops 300 --verify -t 60 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-mremap", what: "stress-ng --mremap", run: "stress-ng --mremap 2 --mremap-bytes 64M --mremap-ops 300 --verify -t 60 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-fork", what: "stress-ng --fork beside --vm", run: "stress-ng --vm 1 --vm-bytes 64M --vm-method flip --fork 2 --fork-ops 3000 --verify -t 10 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
-    Program { name: "stress-brk", what: "stress-ng --brk", run: "ulimit -d 98304; stress-ng --brk 1 --brk-ops 300000 --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
+    Program { name: "stress-brk", what: "stress-ng --brk", run: "ulimit -d 98304; stress-ng --brk 1 --brk-ops 100000 --vm 1 --vm-bytes 48M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-stack", what: "stress-ng --stack", run: "stress-ng --stack 1 --stack-fill --stack-ops 3 --vm 1 --vm-bytes 64M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-madvise", what: "stress-ng --madvise", run: "stress-ng --madvise 2 --madvise-ops 300 --vm 1 --vm-bytes 64M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-memfd", what: "stress-ng --memfd", run: "stress-ng --memfd 1 --memfd-bytes 64M --memfd-ops 20 --vm 1 --vm-bytes 64M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
