@@ -315,12 +315,13 @@ impl Agent {
     fn leave(&self, see_off: impl FnOnce(&Keeper)) {
         self.growth.end_fork();
         let mask = self.mask_before_fork();
-        match self.keeper() {
-            Some(keeper) => {
-                see_off(keeper);
-                keeper.forks.stages.release(&self.gate);
-            }
-            None => self.gate.open(),
+        if let Some(keeper) = self.keeper() {
+            see_off(keeper);
+            keeper.forks.stages.release(&self.gate);
+        } else {
+            // Relaxed: who becomes a keeper closes the gate, which has published it.
+            self.shares.store(true, Ordering::Relaxed);
+            self.gate.open();
         }
         thread::unblock_signals(mask);
     }
@@ -359,6 +360,8 @@ impl Agent {
             return;
         }
         if self.keeper().is_none() {
+            // Relaxed: the watcher is started after it.
+            self.shares.store(true, Ordering::Relaxed);
             // Without a thread to be had the child runs outside the budget, and loses nothing.
             let _ = watcher::start(self);
             return;

@@ -119,8 +119,11 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
         run_unmanaged(agent, &Obstacle { what: "a thread cannot be made", errno });
     }
     agent.keeper.store(core::ptr::from_ref(keeper).cast_mut(), Ordering::Release);
-    agent.gate.open();
     let mut reclaimer = Reclaimer::new();
+    if agent.shares.load(Ordering::Relaxed) {
+        reclaimer.shares_memory();
+    }
+    agent.gate.open();
     reclaimer.publish(&keeper.pager);
     membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
     reclaim(keeper, &membership, reclaimer)

@@ -54,6 +54,8 @@ pub(crate) struct Agent {
     pub(crate) gate: Gate,
     /// The signal mask of the thread that has closed the gate to fork.
     pub(crate) forking_mask: AtomicU64,
+    /// It has forked, or was forked, while only watched: memory may be another's, too.
+    pub(crate) shares: AtomicBool,
     /// In a forked child: `pleat run` knows it by no number, so that it may not be managed.
     pub(crate) is_nameless: AtomicBool,
     /// In a forked child: how far its agent is; see `fork`.
@@ -86,6 +88,7 @@ impl Agent {
             process: AtomicU32::new(thread::process_id()),
             gate: Gate::default(),
             forking_mask: AtomicU64::new(0),
+            shares: AtomicBool::new(false),
             is_nameless: AtomicBool::new(false),
             is_resumed: AtomicU32::new(0),
             limit: Lock::new(None),

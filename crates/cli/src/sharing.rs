@@ -3,16 +3,17 @@
 //! Forked processes share their pages until one of them writes. Counted whole in each, a pool of workers would pass any
 //! budget, so a shared page counts in proportion. Once an agent manages its process it knows this by itself.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use page::ByteCount;
+use sys::clock;
 
 use crate::proc;
 
 /// Processes smaller than this count whole.
 const BYTES_MIN: ByteCount = ByteCount(1 << 20);
-/// The kernel walks over all memory of a process: that may take one part in so many of our time.
-const LOOK_SHARE: u32 = 20;
+/// The kernel walks over all memory of a process: that may take one part in so many of our time, by the processor's.
+const LOOK_SHARE: u64 = 20;
 
 /// What is known of one process.
 #[derive(Debug, Default)]
@@ -29,8 +30,10 @@ impl Sharing {
             return ByteCount::ZERO;
         }
         if self.next_look.is_none_or(|next| next <= begun) {
+            let begun_ns = clock::thread_ns();
             self.shared = resident.saturating_sub(proc::proportional_anonymous(pid).unwrap_or(resident));
-            self.next_look = Some(begun + begun.elapsed() * LOOK_SHARE);
+            let took_ns = clock::thread_ns() - begun_ns;
+            self.next_look = Some(begun + Duration::from_nanos(took_ns * LOOK_SHARE));
         }
         self.shared
     }

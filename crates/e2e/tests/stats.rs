@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
+use bench::tree::field_kib;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use pleat_e2e::{Turn, assert_same, folded, plain, pleat_command, pleat_words, python, skipped, stats, turn, words};
@@ -238,6 +239,89 @@ fn every_process_has_an_entry() {
         let document = stats(&turn);
         assert!(document["running"] == false && all(&document, false), "{ram}: {pids:?}, {document}");
         assert_adds_up(&document);
+    }
+}
+
+/// "memory shared after fork is counted once (PSS)": three children go on with the memory of their parent, to which nobody writes.
+/// With room for all of it: as `pleat run` counts it, as agents do that were there before, and as those do that begin afterwards.
+/// And with a pool that they share, too.
+#[test]
+fn memory_shared_after_fork_counts_once() {
+    let turn = turn("shared");
+    for (ram, later_mib, is_folded) in [("1G", 0, false), ("80M", 0, false), ("128M", 24, false), ("24M", 0, true)] {
+        let job = words([python(), "-c", FAMILY, &later_mib.to_string()]);
+        let mut going = Going::start(&turn.options(ram), &job);
+        let pids: Vec<u64> = (0..4).map(|_| going.number()).collect();
+        let (document, counted) = at_rest(&turn, &pids);
+        let shown: u64 =
+            pids.iter().map(|pid| number(entry(&document, *pid).expect("at rest"), "footprint_bytes")).sum();
+        let Counted { once, each } = counted;
+        println!(
+            "{ram}: shown {} KiB, {} once, {} each, pool {}",
+            shown >> 10,
+            once >> 10,
+            each >> 10,
+            document["pool_bytes"]
+        );
+        assert_eq!(number(&document, "pool_bytes") > 0, is_folded, "{document}");
+        assert!(shown.abs_diff(once) <= COARSE, "{shown} shown, {once} held: {document}");
+        assert!(each - once > 3 * COARSE, "{each} if each counts, {once} once: the test proves nothing");
+        assert_adds_up(&document);
+        going.end();
+    }
+}
+
+/// Holds 40 MiB of which an eighth is noise, has three children, holds so many MiB more, and waits until its input ends.
+const FAMILY: &str = "import os, sys\nx = bytearray(40 << 20)\n\
+                      for at in range(0, len(x), 4096): x[at:at + 512] = os.urandom(512)\n\
+                      r, w = os.pipe()\nchildren = []\nfor i in range(3):\n\
+                      \x20 pid = os.fork()\n\
+                      \x20 if pid == 0:\n\
+                      \x20   os.close(w)\n\
+                      \x20   os.write(1, b'%d\\n' % os.getpid())\n\
+                      \x20   os._exit(len(os.read(r, 1)))\n\
+                      \x20 children.append(pid)\n\
+                      y = b'y' * (int(sys.argv[1]) << 20)\n\
+                      os.write(1, b'%d\\n' % os.getpid())\nsys.stdin.readline()\nos.close(w)\n\
+                      sys.exit(any(os.waitpid(pid, 0)[1] for pid in children))";
+
+/// What an agent has written between two of its looks counts by faults, and the kernel's own counters that this is added to
+/// are in batches of 32 pages a processor: of two, and of four processes.
+const COARSE: u64 = 4 * 2 * 32 * 4096;
+
+/// Anonymous memory of several processes by the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Counted {
+    /// A page that they share counts once.
+    once: u64,
+    /// It counts for each.
+    each: u64,
+}
+
+impl Counted {
+    fn of(pids: &[u64]) -> Self {
+        let sum = |name: &str| pids.iter().map(|pid| rollup(*pid, name)).sum();
+        Self { once: sum("Pss_Anon:"), each: sum("Anonymous:") }
+    }
+}
+
+fn rollup(pid: u64, name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("it waits for us");
+    field_kib(&text, name).expect("each kernel that has the file has the field")
+}
+
+/// A document of processes all of which hold what they held when the one before was written, and what that is.
+fn at_rest(turn: &Turn, pids: &[u64]) -> (Value, Counted) {
+    let begun = Instant::now();
+    let mut last = await_document(turn, |document| pids.iter().all(|pid| entry(document, *pid).is_some()));
+    loop {
+        let before = Counted::of(pids);
+        let document = await_document(turn, |document| document["elapsed_seconds"] != last["elapsed_seconds"]);
+        if Counted::of(pids) == before {
+            return (document, before);
+        }
+        assert!(begun.elapsed() < LIMIT, "no rest after {LIMIT:?}: {document}");
+        last = document;
     }
 }
 

@@ -418,13 +418,18 @@ fn publish_figures<K: Kernel, S: Store>(pager: &Pager<K, S>, resident: ByteCount
     let pool_bytes_max = state.pool_bytes_max();
     drop(state);
     let entry = pager.entry;
-    // Behind a fork the pool is shared, too, and counts in proportion: no more of it than there is room for.
-    let pool = store.pool.0.min(resident.0.saturating_sub(metadata.0 + agent));
-    entry.set(Gauge::ResidentBytes, resident.0.saturating_sub(pool + metadata.0 + agent));
+    // Behind a fork all of them are shared, too, and count in proportion: no more of each than there is room for.
+    let mut left = resident.0;
+    let [agent, metadata, pool] = [agent, metadata.0, store.pool.0].map(|part| {
+        let counted = part.min(left);
+        left -= counted;
+        counted
+    });
+    entry.set(Gauge::ResidentBytes, left);
     entry.set(Gauge::PoolBytes, pool);
     entry.set(Gauge::PoolBytesMax, pool_bytes_max.0);
-    entry.set(Gauge::MetadataBytes, metadata.0);
-    entry.set(Gauge::AgentBytes, agent.min(resident.0));
+    entry.set(Gauge::MetadataBytes, metadata);
+    entry.set(Gauge::AgentBytes, agent);
     entry.set(Gauge::FixedBytes, fixed.0.min(resident.0));
     entry.set(Gauge::StoredBytes, store.stored.0);
     entry.set(Gauge::BackedBytes, log.live_bytes);

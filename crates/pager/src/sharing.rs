@@ -6,13 +6,15 @@
 
 use page::{ByteCount, PageCount};
 use store::Store;
+use sys::clock;
 use sys::kernel::Kernel;
 
 use crate::Pager;
 
 /// Shortest time between two looks.
 pub(crate) const LOOK_NS_MIN: u64 = 5_000_000;
-/// A look takes the kernel some nanoseconds a page: it may take one part in so many of our time.
+/// A look takes the kernel some nanoseconds a page: that may be one part in so many of our time. Of the processor's, for where
+/// there is more to do than processors a look of a millisecond lasts for fifty, and what others give up counts here meanwhile.
 const LOOK_SHARE: u64 = 20;
 
 /// What is known of it.
@@ -62,11 +64,12 @@ impl Sharing {
     }
 
     fn look<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, resident: ByteCount, now: u64) {
+        let begun_ns = clock::thread_ns();
         // Before the look: what is written during it counts twice, not never.
         self.faults = own_faults(pager);
         let proportional = pager.kernel.proportional_anonymous().unwrap_or(resident);
         self.shared = resident.saturating_sub(proportional);
-        let took = pager.kernel.now_ns() - now;
+        let took = clock::thread_ns() - begun_ns;
         self.next_look_ns = now + (took * LOOK_SHARE).max(LOOK_NS_MIN);
         self.may_share = self.shared > ByteCount::ZERO || !self.has_looked;
         self.has_looked = true;
