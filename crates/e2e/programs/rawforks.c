@@ -173,6 +173,42 @@ static void fork_again_amid(void) {
     if (stuck > rounds / 4) fail("children of raw calls hang");
 }
 
+static volatile int is_flushing;
+
+// Called while the thread holds the lock on libc's streams, for which a fork of libc's waits. A raw fork is the first that comes
+// about; what follows is more than can be noted while a fork lasts.
+static ssize_t fork_raw_and_move(void *unused, const char *bytes, size_t count) {
+    (void)unused, (void)bytes;
+    enum { BYTES = 1 << 16, MOVES = 3000 };
+    char *places[2] = {(char *)memory, mmap(0, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
+    is_flushing = 1;
+    usleep(300000);
+    pid_t child = fork_raw();
+    if (child == 0) _exit(0);
+    for (int move = 0; move < MOVES; move++) {
+        void *to = places[(move + 1) % 2];
+        if (mremap(places[move % 2], BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to) fail("no move");
+    }
+    wait_for_raw(child);
+    return count;
+}
+
+static void *flush_all(void *unused) {
+    FILE *stream = fopencookie(0, "w", (cookie_io_functions_t){.write = fork_raw_and_move});
+    if (!stream || fputc('x', stream) == EOF) fail("no stream");
+    fflush(0);
+    return unused;
+}
+
+// Another thread, for which this one's fork waits, forks by a raw call and does not come to an end.
+static void fork_behind(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, 0, flush_all, 0)) fail("no thread");
+    while (!is_flushing) usleep(1000);
+    fork_by_libc(0, 1);
+    pthread_join(thread, 0);
+}
+
 int main(int count, char **arguments) {
     if (count < 4) return 2;
     pages = strtoull(arguments[2], 0, 10) * 256, rounds = strtoull(arguments[3], 0, 10);
@@ -185,6 +221,7 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "apart") == 0) fork_apart();
     if (strcmp(arguments[1], "both") == 0) fork_both();
     if (strcmp(arguments[1], "amid") == 0) fork_again_amid();
+    if (strcmp(arguments[1], "behind") == 0) fork_behind();
     printf("all well\n");
     return 0;
 }

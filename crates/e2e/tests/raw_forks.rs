@@ -84,6 +84,23 @@ fn raw_forks_and_forks_of_libc_at_once() {
     assert!(after.wall < Duration::from_mins(2), "{:?}", after.wall);
 }
 
+/// The first message about a fork is that of the raw call, and nobody can tell it from the one that is waited for.
+#[test]
+fn a_raw_fork_does_not_make_a_late_fork_of_libc_wait_for_ever() {
+    let turn = turn("raw-behind");
+    let program = match turn.compile("rawforks.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program, "behind", "64", "1"]);
+    assert_eq!(plain(&command).stdout, b"all well\n");
+    let run = folded(&turn.options("32M"), &command);
+    assert_eq!(run.shell_status(), 125, "{}", run.stderr);
+    let told = run.stderr.lines().filter(|line| line.contains("a thread is about to fork and does not")).count();
+    assert_eq!(told, 1, "{}", run.stderr);
+    assert!(run.wall < PATIENCE, "{:?}", run.wall);
+}
+
 /// Runs sharedvm.c, whose memory is twice the budget, as `kind` says.
 fn outlive(name: &str, kind: &str, modes: &[&str]) {
     let turn = turn(name);
