@@ -4,16 +4,15 @@
 //! wrapper that preloads something takes our place. So where libc executes a program, what is missing is put in and marked. The
 //! new program's agent takes it out again before anybody looks: the program finds the environment that it was given.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_long};
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering;
 
 use alloc::vec::Vec;
 
 use pager::ledger::LEDGER_VARIABLE;
-use sys::{process, user_mode};
+use sys::{Errno, process, user_mode};
 
-use crate::calls::syscall;
+use crate::calls::{syscall, to_libc};
 use crate::host::{agent, strings, variable, weak_address};
 
 const PRELOAD: &[u8] = b"LD_PRELOAD";
@@ -203,6 +202,34 @@ impl<'a> Text<'a> {
     }
 }
 
+/// Which program is to be executed, as the kernel takes it.
+#[derive(Clone, Copy)]
+enum Program {
+    /// That of this path.
+    Named(*const c_char),
+    /// That of this path below a directory or, with a flag, of a file that is open.
+    Below(c_int, *const c_char, c_int),
+}
+
+impl Program {
+    /// By libc, which sets errno, and is trapped in user mode.
+    ///
+    /// # Safety
+    /// As for execve.
+    unsafe fn call(self, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
+        let result = match self {
+            // SAFETY: the caller's promise.
+            Self::Named(path) => unsafe { syscall(process::EXECVE, path, arguments, environment) },
+            Self::Below(directory, path, flags) => {
+                let (directory, flags) = (c_long::from(directory), c_long::from(flags));
+                // SAFETY: the caller's promise.
+                unsafe { syscall(process::EXECVEAT, directory, path, arguments, environment, flags) }
+            }
+        };
+        result as c_int
+    }
+}
+
 /// execve(2). libc's other functions of that kind, and what it starts by itself, go on here ([`crate::detours`]).
 ///
 /// # Safety
@@ -213,11 +240,53 @@ pub(crate) unsafe extern "C" fn execve(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    // A child that another thread is forking depends on our agent until it has its own.
-    let forking = agent()
-        .filter(|agent| agent.keeper().is_some() && agent.process.load(Ordering::Relaxed) == sys::thread::process_id());
+    // SAFETY: the caller's promise.
+    unsafe { execute_after_forks(Program::Named(path), arguments, environment) }
+}
+
+/// execveat(2).
+///
+/// # Safety
+/// As for [`execve`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn execveat(
+    directory: c_int,
+    path: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { execute_after_forks(Program::Below(directory, path, flags), arguments, environment) }
+}
+
+const AT_EMPTY_PATH: c_int = 0x1000;
+
+/// fexecve(3). libc's makes the system call inside itself.
+///
+/// # Safety
+/// As for [`execve`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fexecve(
+    file: c_int,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+) -> c_int {
+    if file < 0 || arguments.is_null() || environment.is_null() {
+        return to_libc(Err(Errno::INVAL), -1);
+    }
+    // SAFETY: the caller's promise, and a string that ends with a zero.
+    unsafe { execveat(file, c"".as_ptr(), arguments, environment, AT_EMPTY_PATH) }
+}
+
+/// Once no other thread forks: a child that is being forked depends on our agent until it has its own.
+unsafe fn execute_after_forks(
+    program: Program,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+) -> c_int {
     let me = sys::thread::thread_id();
-    let gate = forking.map(|agent| &agent.gate).filter(|gate| {
+    let gate = crate::fork::own_gate().filter(|gate| {
         let mask = sys::thread::block_signals();
         let is_closed = gate.close_to_execute(me);
         sys::thread::unblock_signals(mask);
@@ -227,7 +296,7 @@ pub(crate) unsafe extern "C" fn execve(
         user_mode::set_executing(me);
     }
     // SAFETY: the caller's promise.
-    let result = unsafe { execute(path, arguments, environment) };
+    let result = unsafe { execute(program, arguments, environment) };
     if let Some(gate) = gate {
         user_mode::set_executing(0);
         gate.open_after_executing(me);
@@ -236,7 +305,7 @@ pub(crate) unsafe extern "C" fn execve(
 }
 
 /// In the environment that leads to the run.
-unsafe fn execute(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
+unsafe fn execute(program: Program, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
     // The kernel takes none for an empty one.
     let none = [core::ptr::null()];
     let given = if environment.is_null() { none.as_ptr() } else { environment };
@@ -244,21 +313,21 @@ unsafe fn execute(path: *const c_char, arguments: *const *const c_char, environm
         if !process::is_readable(bearings.agent_path()) {
             if bearings.are_in(given) {
                 // SAFETY: the caller's promise.
-                return unsafe { execute_alone(path, arguments, given, bearings) };
+                return unsafe { execute_alone(program, arguments, given, bearings) };
             }
         } else if let Some(missing) = Missing::in_environment(given, bearings) {
             // SAFETY: the caller's promise.
-            return unsafe { execute_joined(path, arguments, given, &missing, bearings) };
+            return unsafe { execute_joined(program, arguments, given, &missing, bearings) };
         }
     }
     // SAFETY: the caller's promise.
-    unsafe { syscall(process::EXECVE, path, arguments, environment) as c_int }
+    unsafe { program.call(arguments, environment) }
 }
 
 /// The same without our library, which is out of reach behind a chroot: the loader would complain about it.
 #[inline(never)]
 unsafe fn execute_alone(
-    path: *const c_char,
+    program: Program,
     arguments: *const *const c_char,
     given: *const *const c_char,
     bearings: &Bearings,
@@ -266,13 +335,13 @@ unsafe fn execute_alone(
     let mut room = Room { entries: [MaybeUninit::uninit(); _], count: 0, preload: [0; _], added: [0; _] };
     let environment = room.fill_without(given, bearings).unwrap_or(given);
     // SAFETY: the caller's promise, and what `Room::fill_without` makes is such an array.
-    unsafe { syscall(process::EXECVE, path, arguments, environment) as c_int }
+    unsafe { program.call(arguments, environment) }
 }
 
 /// The same with what is missing. Not inlined: only who needs it has the room on his stack, which may be small.
 #[inline(never)]
 unsafe fn execute_joined(
-    path: *const c_char,
+    program: Program,
     arguments: *const *const c_char,
     given: *const *const c_char,
     missing: &Missing<'_>,
@@ -281,7 +350,7 @@ unsafe fn execute_joined(
     let mut room = Room { entries: [MaybeUninit::uninit(); _], count: 0, preload: [0; _], added: [0; _] };
     let environment = room.fill(given, missing, bearings).unwrap_or(given);
     // SAFETY: the caller's promise, and what `Room::fill` makes is such an array.
-    unsafe { syscall(process::EXECVE, path, arguments, environment) as c_int }
+    unsafe { program.call(arguments, environment) }
 }
 
 /// In a new program, before its own code: takes out what [`execve`] has put in.

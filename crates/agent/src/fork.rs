@@ -24,8 +24,9 @@ use sys::thread::{self, Descriptors, SignalMask};
 
 use crate::entry::{self, Identity};
 use crate::failure::fail;
+use crate::host::agent;
 use crate::keeper::{self, Keeper, Obstacle, RunningTime, STUCK_NS};
-use crate::stages::Stages;
+use crate::stages::{Gate, Stages};
 use crate::watcher::{self, Agent};
 
 /// Longest wait of one side for the other; on a machine where this is too short nothing else works either.
@@ -77,6 +78,13 @@ impl HeldUp {
         }
         is_too_long
     }
+}
+
+/// The gate, where children that are being forked depend on this process: not behind vfork, where it is the parent's.
+pub(crate) fn own_gate() -> Option<&'static Gate> {
+    let agent = agent()?;
+    let is_own = agent.process.load(Ordering::Relaxed) == thread::process_id();
+    (is_own && agent.keeper().is_some()).then_some(&agent.gate)
 }
 
 /// How far a forked child's agent is.
@@ -217,7 +225,7 @@ impl Forks {
         }
         self.reception.dismiss();
         // The program finds its own limit when fork has returned.
-        crate::host::agent().expect("it made this thread").put_limit_back();
+        agent().expect("it made this thread").put_limit_back();
         self.stages.finish();
     }
 

@@ -34,6 +34,18 @@ fn a_program_that_preloads_something_else_joins() {
     assert_joins("own-environment", &words([python(), "-c", serve, STRINGS]));
 }
 
+/// By the descriptor of its file, and below a directory.
+#[test]
+fn what_is_executed_by_descriptor_joins() {
+    let by_file = "import os, sys; own = sys.executable; \
+                   os.execve(os.open(own, os.O_RDONLY), [own, '-c', sys.argv[1]], {'A': '1'})";
+    assert_joins("by-descriptor", &words([python(), "-c", by_file, STRINGS]));
+    let below = "import ctypes, sys; own = sys.executable.encode(); array = ctypes.c_char_p * 4; \
+                 given = array(own, b'-c', sys.argv[1].encode(), None); \
+                 ctypes.CDLL(None).execveat(-100, own, given, array(b'A=1'), 0)";
+    assert_joins("below-a-directory", &words([python(), "-c", below, STRINGS]));
+}
+
 /// What joins so finds, and gives on, the environment that it was given.
 #[test]
 fn what_is_put_in_is_not_seen() {

@@ -58,3 +58,9 @@ fn a_program_ends_with_its_last_thread() {
 fn children_that_are_being_forked_survive_an_exec() {
     compare("exits-exec", "forkexec.c", "5", |_, _| {});
 }
+
+#[test]
+fn children_that_are_being_forked_survive_an_exec_by_descriptor() {
+    compare("exits-fexecve", "forkexec.c", "5f", |_, _| {});
+    compare("exits-execveat", "forkexec.c", "5a", |_, _| {});
+}

@@ -84,6 +84,7 @@ pub(crate) mod number {
     pub(crate) const BRK: usize = 214;
     pub(crate) const MINCORE: usize = 232;
     pub(crate) const EXECVE: usize = 221;
+    pub(crate) const EXECVEAT: usize = 281;
     pub(crate) const MPROTECT: usize = 226;
     pub(crate) const RT_SIGPROCMASK: usize = 135;
     pub(crate) const MREMAP: usize = 216;

@@ -128,6 +128,12 @@ pub fn id_in_proc() -> Option<u32> {
 /// The number of execve, for who makes the call by libc.
 pub const EXECVE: core::ffi::c_long = number::EXECVE as core::ffi::c_long;
 
+/// That of execveat.
+pub const EXECVEAT: core::ffi::c_long = number::EXECVEAT as core::ffi::c_long;
+
+/// That of `exit_group`.
+pub const EXIT_GROUP: core::ffi::c_long = number::EXIT_GROUP as core::ffi::c_long;
+
 /// unshare(2), for this thread.
 pub fn unshare(flags: usize) -> Result<(), Errno> {
     // SAFETY: takes a number; no memory is unshared but that of a process with one thread.

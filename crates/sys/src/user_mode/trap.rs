@@ -131,7 +131,7 @@ fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     let arguments = context.arguments();
     match context.rax as usize {
         // What a fork sets for a moment would stay with the new program.
-        number::EXECVE if super::EXECUTING.load(Ordering::Relaxed) == place.thread => {}
+        number::EXECVE | number::EXECVEAT if super::EXECUTING.load(Ordering::Relaxed) == place.thread => {}
         number::EXECVE | number::EXECVEAT => processes::wait_while_forking(),
         // They do not come back.
         number::EXIT => {
