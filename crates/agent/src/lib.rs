@@ -27,6 +27,7 @@ mod custody;
 mod detours;
 mod entry;
 mod exec;
+mod exit;
 mod failure;
 mod fork;
 mod growth;

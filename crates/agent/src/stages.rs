@@ -7,9 +7,9 @@ use crate::fork::LOOK;
 /// Lets one thread through at a time.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// That thread's number, or 0; with [`EXECUTES`] while it executes a program.
+    /// That thread's number, or 0; with [`EXECUTES`] while it executes a program, with [`ENDS`] while it ends this one.
     holder: AtomicU32,
-    /// Threads that wait to execute a program: they go first, for who forks in a loop leaves no gap.
+    /// Threads that wait to execute a program, or to end this one: they go first, for who forks in a loop leaves no gap.
     waiting: AtomicU32,
     /// Threads that wait to fork.
     forking: AtomicU32,
@@ -17,9 +17,17 @@ pub(crate) struct Gate {
 
 /// The thread at the gate does not fork: it executes another program. A signal's handler that runs on it may fork.
 const EXECUTES: u32 = 1 << 31;
+/// It ends the process; what libc runs then may fork.
+const ENDS: u32 = 1 << 30;
+const MARKS: u32 = EXECUTES | ENDS;
 /// Looks at the gate for the end of a fork, or of an exec that does not come: ten seconds of them. Nobody is waited for longer
 /// across the two: a handler of the one's can wait for the other.
 const GATE_LOOKS_MAX: u32 = 5000;
+/// The same for the end of the process: five seconds, as long as a parent waits for its child.
+const END_LOOKS_MAX: u32 = 2500;
+/// The looks of who forks for a process that ends, half a second of them: it can hold a lock that the end needs, and has taken it
+/// before it came to the gate.
+const ENDED_LOOKS_MAX: u32 = 250;
 
 impl Gate {
     /// Waits until it is open and closes it, for the thread `me`. In the child of a raw system call who has closed it may not be
@@ -38,23 +46,24 @@ impl Gate {
     fn wait_and_close(&self, me: u32, is_there: impl Fn(u32) -> bool) {
         for _ in 0..GATE_LOOKS_MAX {
             let waiting = self.waiting.load(Ordering::Relaxed);
-            if waiting == 0 || self.holder.load(Ordering::Relaxed) == me | EXECUTES {
+            if waiting == 0 || self.holder.load(Ordering::Relaxed) & !MARKS == me {
                 break;
             }
             wait_while(&self.waiting, waiting, LOOK, Sharing::Process);
         }
         let mut looks = 0;
         while let Err(other) = self.holder.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
-            let executes = other & EXECUTES != 0;
-            if executes && (other == me | EXECUTES || looks == GATE_LOOKS_MAX) {
+            let looks_max = if other & ENDS != 0 { ENDED_LOOKS_MAX } else { GATE_LOOKS_MAX };
+            let forks = other & MARKS == 0;
+            if !forks && (other & !MARKS == me || looks >= looks_max) {
                 if self.change(other, me) {
                     return;
                 }
                 continue;
             }
-            looks += u32::from(executes);
+            looks += u32::from(!forks);
             wait_while(&self.holder, other, LOOK, Sharing::Process);
-            if self.holder.load(Ordering::Relaxed) == other && !is_there(other & !EXECUTES) {
+            if self.holder.load(Ordering::Relaxed) == other && !is_there(other & !MARKS) {
                 self.change(other, 0);
             }
         }
@@ -64,10 +73,27 @@ impl Gate {
     /// Signals are blocked: a handler that forks would wait for the thread that it interrupts, and one that does not return be waited
     /// for.
     pub(crate) fn close_to_execute(&self, me: u32) -> bool {
+        self.close_for(me, EXECUTES, GATE_LOOKS_MAX)
+    }
+
+    /// The same for a thread that is about to end the process. Who forks itself waits for nobody.
+    pub(crate) fn close_to_end(&self, me: u32) {
+        if self.holder.load(Ordering::Relaxed) != me {
+            self.close_for(me, ENDS, END_LOOKS_MAX);
+        }
+    }
+
+    fn close_for(&self, me: u32, mark: u32, looks_max: u32) -> bool {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let is_closed = (0..GATE_LOOKS_MAX).any(|_| {
-            let tried = self.holder.compare_exchange(0, me | EXECUTES, Ordering::AcqRel, Ordering::Relaxed);
-            tried.map_err(|other| wait_while(&self.holder, other, LOOK, Sharing::Process)).is_ok()
+        let is_closed = (0..looks_max).any(|_| {
+            let tried = self.holder.compare_exchange(0, me | mark, Ordering::AcqRel, Ordering::Relaxed);
+            let Err(other) = tried else { return true };
+            // A destructor executes a program, or a signal's handler ends one that is being executed.
+            let is_ours = other & MARKS != 0 && other & !MARKS == me;
+            if !is_ours {
+                wait_while(&self.holder, other, LOOK, Sharing::Process);
+            }
+            is_ours
         });
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         wake_all(&self.waiting, Sharing::Process);

@@ -1,5 +1,5 @@
 //! Ends: of threads, whose last words the kernel says while it waits for nobody; of programs by their last thread; and of one
-//! that executes another while it forks.
+//! that executes another, or ends, while it forks.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -63,4 +63,10 @@ fn children_that_are_being_forked_survive_an_exec() {
 fn children_that_are_being_forked_survive_an_exec_by_descriptor() {
     compare("exits-fexecve", "forkexec.c", "5f", |_, _| {});
     compare("exits-execveat", "forkexec.c", "5a", |_, _| {});
+}
+
+#[test]
+fn children_that_are_being_forked_survive_their_parents_end() {
+    compare("exits-exit", "forkexec.c", "5e", |_, _| {});
+    compare("exits-exit-at-once", "forkexec.c", "5u", |_, _| {});
 }

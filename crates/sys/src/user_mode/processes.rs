@@ -28,6 +28,9 @@ const CLONE_WORDS: usize = 8;
 const STACK_BYTES: u64 = 64 << 10;
 const THREAD_BLOCK_BYTES: u64 = 8192;
 
+/// Looks of a millisecond each for the end of a fork before the process ends: five seconds, as long as a parent waits for its child.
+const END_LOOKS_MAX: u32 = 5000;
+
 /// 1 while somebody forks.
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
@@ -126,6 +129,16 @@ pub(super) fn is_forking() -> bool {
 /// Waits until nobody forks.
 pub(super) fn wait_while_forking() {
     while is_forking() {
+        wait_for_fork();
+    }
+}
+
+/// Before this process ends: a child that is being forked depends on its parent until it has its own agent. Nobody forks from then on.
+pub(super) fn end_forks() {
+    for _ in 0..END_LOOKS_MAX {
+        if FORKING.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            return;
+        }
         wait_for_fork();
     }
 }

@@ -139,7 +139,12 @@ fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
             super::LAST_EXIT.store(arguments[0] as u32, Ordering::Relaxed);
             return context.rip = pleat_bare as *const () as u64;
         }
-        number::EXIT_GROUP => return context.rip = pleat_bare as *const () as u64,
+        number::EXIT_GROUP => {
+            if !place.is_guest {
+                processes::end_forks();
+            }
+            return context.rip = pleat_bare as *const () as u64;
+        }
         number::SECCOMP | number::PRCTL if is_refused(context.rax as usize, &arguments) => {
             return context.rax = answer(Err(Errno::INVAL));
         }
