@@ -3,8 +3,8 @@
 
 use bench::size::mib;
 use pleat_e2e::{
-    Run, Spill, Turn, assert_same, compare_spilling, folded, folded_by, plain, pleat_command, program, python, skipped,
-    stats, turn, words,
+    Run, Spill, Turn, assert_cold, assert_same, compare_spilling, folded, folded_by, plain, pleat_command, program,
+    python, skipped, stats, turn, words,
 };
 
 /// Each parent exits at once: the child's memory must be its own by then.
@@ -297,6 +297,39 @@ fn what_is_freed_lazily_stays_managed_and_what_is_guarded_is_gone() {
         assert!(after.peaks.anon_bytes <= (24 << 20) * 102 / 100 + (1 << 20), "{} bytes", after.peaks.anon_bytes);
         turn.assert_clean(&after);
     }
+}
+
+/// With permission, and without.
+const BOTH_MODES: &[&str] = &["", "--user-mode"];
+
+/// Runs a program plain and where most of its memory is out, in each mode; all answers are the same.
+fn is_same(name: &str, source: &str, arguments: &[&str], modes: &[&str]) {
+    let turn = turn(name);
+    let program = match turn.compile(source, &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = [&[program.as_str()][..], arguments].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let before = plain(&command);
+    assert!(before.stdout.ends_with(b"equal\n"), "it fails without pleat: {}", String::from_utf8_lossy(&before.stdout));
+    for mode in modes {
+        let options = [turn.options("24M"), mode.split_whitespace().map(str::to_owned).collect()].concat();
+        let after = folded(&options, &command);
+        print!("{name} {mode}: {:.2?}; {}", after.wall, after.stderr);
+        assert_same(&before, &after);
+        assert_cold(&after);
+        turn.assert_clean(&after);
+    }
+    for reason in String::from_utf8_lossy(&before.stdout).lines().filter(|line| line.starts_with("no ")) {
+        skipped(reason);
+    }
+}
+
+/// A fault that is the program's own comes to it, with its code and its place, and calls answer as they do without pleat:
+/// mprotect, munmap and guard regions over pages that are out.
+#[test]
+fn what_the_program_denies_itself_stays_denied_when_it_is_out() {
+    is_same("denied", "denied.c", &[], BOTH_MODES);
 }
 
 /// Runs a program that checks itself, with permission and without.
