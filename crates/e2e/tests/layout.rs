@@ -332,6 +332,25 @@ fn what_the_program_denies_itself_stays_denied_when_it_is_out() {
     is_same("denied", "denied.c", &[], BOTH_MODES);
 }
 
+/// mlock2, `MAP_LOCKED`, `MAP_POPULATE`, protection keys, `PROT_EXEC` alone, mutexes with `PTHREAD_PRIO_INHERIT`, popen.
+#[test]
+fn rare_calls_on_cold_memory() {
+    is_same("rare", "rare.c", &[], BOTH_MODES);
+}
+
+#[test]
+fn coroutines_on_cold_stacks() {
+    is_same("coroutines-mapped", "coroutines.c", &["mapped"], BOTH_MODES);
+    is_same("coroutines-heap", "coroutines.c", &["heap"], &[""]);
+}
+
+/// The kernel puts the frame of SIGSYS below the stack pointer before any code of ours runs, and waits for no page.
+#[test]
+#[ignore = "the first call from a stack without MAP_STACK ends the program by SIGSEGV where what is below has not been touched"]
+fn coroutines_on_heap_stacks_in_user_mode() {
+    is_same("coroutines-user", "coroutines.c", &["heap"], &["--user-mode"]);
+}
+
 /// Runs a program that checks itself, with permission and without.
 fn is_equal_in_both_modes(name: &str, source: &str, ram: &str) {
     let turn = turn(name);
