@@ -61,12 +61,12 @@ fn children_that_are_being_forked_survive_an_exec() {
 
 #[test]
 fn children_that_are_being_forked_survive_an_exec_by_descriptor() {
-    compare("exits-fexecve", "forkexec.c", "5f", |_, _| {});
-    compare("exits-execveat", "forkexec.c", "5a", |_, _| {});
+    compare("exits-fexecve", "forkexec.c", "3f", |_, _| {});
+    compare("exits-execveat", "forkexec.c", "3a", |_, _| {});
 }
 
 #[test]
 fn children_that_are_being_forked_survive_their_parents_end() {
-    compare("exits-exit", "forkexec.c", "5e", |_, _| {});
-    compare("exits-exit-at-once", "forkexec.c", "5u", |_, _| {});
+    compare("exits-exit", "forkexec.c", "3e", |_, _| {});
+    compare("exits-exit-at-once", "forkexec.c", "3u", |_, _| {});
 }
