@@ -134,14 +134,14 @@ pub(crate) fn start_threads(agent: &'static Agent, keeper: &'static Keeper) -> R
     let argument = core::ptr::from_ref(keeper) as usize;
     // A forked child begins with segments to write, and neither the handler nor we may wait for the device.
     keeper.pager.expect_writer();
-    // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this writer alone.
-    unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) }?;
-    // SAFETY: as above, for the handler.
+    // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
     let handler = unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) }?;
     keeper.handler.store(handler, Ordering::Relaxed);
     while !keeper.is_serving.load(Ordering::Acquire) {
         thread::sleep(Duration::from_micros(20));
     }
+    // SAFETY: as above, for the writer.
+    unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) }?;
     Ok(())
 }
 
