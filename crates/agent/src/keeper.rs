@@ -3,6 +3,7 @@
 //! It opens what management needs, starts the handler, and reclaims for the rest of the process's life.
 
 use core::ffi::CStr;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use core::time::Duration;
 
@@ -274,7 +275,11 @@ fn chosen_codec(membership: &Membership) -> &'static dyn Codec {
 pub(crate) fn device(file: SwapFile, fault: &[u8]) -> Box<dyn BackingStore> {
     match fault {
         b"swap-hangs" => Box::new(Hung(file)),
-        b"swap-eio" => Box::new(Unreadable(file)),
+        b"swap-eio" => Box::new(Unreadable { file, bytes: 0..u64::MAX }),
+        // A forked child has its parent's file, fault and all, and a sound one of its own.
+        b"swap-eio-once" if !HAS_FAULT.swap(true, Ordering::Relaxed) => {
+            Box::new(Unreadable { file, bytes: UNREADABLE_BYTES })
+        }
         _ => Box::new(file),
     }
 }
@@ -299,21 +304,33 @@ impl BackingStore for Hung {
     }
 }
 
-/// A device that takes everything and gives nothing back.
-struct Unreadable(SwapFile);
+/// What `swap-eio-once` spoils: a block in the midst of a segment, so far on that a program which has just passed its budget writes
+/// what it has filled itself there.
+const UNREADABLE_BYTES: Range<u64> = (8 << 20) + (32 << 10)..(8 << 20) + (36 << 10);
+/// Whether this process, or one that it is forked from, has the file with that block.
+static HAS_FAULT: AtomicBool = AtomicBool::new(false);
+
+/// A device that takes everything and does not give these bytes back.
+struct Unreadable {
+    file: SwapFile,
+    bytes: Range<u64>,
+}
 
 impl BackingStore for Unreadable {
-    fn read_at(&self, offset: u64, _out: &mut [u8]) -> Result<(), BackingError> {
-        Err(BackingError::Io { offset, errno: Errno::IO })
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
+        if offset < self.bytes.end && self.bytes.start < offset + out.len() as u64 {
+            return Err(BackingError::Io { offset, errno: Errno::IO });
+        }
+        self.file.read_at(offset, out)
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BackingError> {
-        self.0.write_at(offset, bytes)
+        self.file.write_at(offset, bytes)
     }
     fn discard(&self, offset: u64, bytes: u64) {
-        self.0.discard(offset, bytes);
+        self.file.discard(offset, bytes);
     }
     fn bytes_max(&self) -> u64 {
-        self.0.bytes_max()
+        self.file.bytes_max()
     }
 }
 

@@ -231,6 +231,46 @@ fn a_swap_file_that_cannot_be_read_for_a_forked_child_ends_the_child_alone() {
     turn.assert_clean(&run);
 }
 
+/// One block of the swap file cannot be read any more: `spoiled.c` with this, and what it says.
+fn spoiled(turn: &Turn, mode: &str, who: &str) -> Option<(Run, String)> {
+    let program = match turn.compile("spoiled.c", &[]) {
+        Ok(program) => program,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    let mut command = pleat_command(&turn.options_in(mode, "48M"), &words([&program, who]));
+    command.env("PLEAT_FAULT", "swap-eio-once");
+    let run = folded_by(command);
+    println!("{who} {mode}: {:.1?}", run.wall);
+    turn.assert_clean(&run);
+    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    Some((run, said))
+}
+
+/// What cannot be read ends who touches it, and nobody else: a forked child has the same file as its parent, and its sibling too.
+#[test]
+fn a_page_that_cannot_be_read_ends_who_touches_it_alone() {
+    let turn = turn("spoiled");
+    for mode in MODES {
+        let Some((run, said)) = spoiled(&turn, mode, "child") else { return };
+        assert_eq!((&said[..], run.shell_status()), ("equal, killed, equal\n", 0), "{mode}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{mode}: {}", run.stderr);
+        assert!(run.stderr.starts_with("pleat: swap file: error 5 at byte "), "{mode}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_read_and_is_not_touched_ends_nobody() {
+    let turn = turn("untouched");
+    for mode in MODES {
+        let Some((run, said)) = spoiled(&turn, mode, "nobody") else { return };
+        let seen = (&said[..], run.shell_status(), &run.stderr[..]);
+        assert_eq!(seen, ("equal, equal, equal\n", 0, ""), "{mode}");
+    }
+}
+
 #[test]
 fn a_swap_file_that_is_deleted_meanwhile_loses_nothing() {
     let turn = turn("deleted");
