@@ -27,6 +27,9 @@ const TIMEOUT: Duration = Duration::from_mins(4);
 /// The budget may be passed by this share, for the kernel's own counters are as coarse.
 const TOLERANCE: f64 = 0.02;
 
+/// The modes that this machine has, as options of `pleat run`: with permission for a userfaultfd, and without.
+pub const MODES: &[&str] = if cfg!(target_arch = "x86_64") { &["", "--user-mode"] } else { &[""] };
+
 /// The `pleat` to test.
 ///
 /// # Panics
@@ -83,6 +86,11 @@ impl Turn {
     pub fn options(&self, ram: &str) -> Vec<String> {
         let (swap, stats) = (format!("--swap={}", text(&self.swap())), format!("--stats={}", self.word("stats.json")));
         vec![format!("--ram={ram}"), swap, stats]
+    }
+
+    /// The same, in one of the [`MODES`].
+    pub fn options_in(&self, mode: &str, ram: &str) -> Vec<String> {
+        with_mode(mode, self.options(ram))
     }
 
     /// Compiles a C program of `programs/` and returns where it is; `Err` is the reason to skip.
@@ -172,6 +180,12 @@ pub fn python() -> &'static str {
 /// Words of a command line.
 pub fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
+}
+
+/// Options, in one of the [`MODES`].
+pub fn with_mode(mode: &str, mut options: Vec<String>) -> Vec<String> {
+    options.extend(mode.split_whitespace().map(str::to_owned));
+    options
 }
 
 /// Says why a test does not run.
@@ -377,14 +391,22 @@ pub fn folded_again(options: &[String], words: &[String], before: &Run, budget_b
 /// # Panics
 /// If anything differs or the budget is passed.
 pub fn compare_spilling(turn: &Turn, words: &[String], budgets_mib: [u64; 2], last: Spill) {
+    compare_in("", turn, words, budgets_mib, last);
+}
+
+/// The same, in one of the [`MODES`].
+///
+/// # Panics
+/// If anything differs or the budget is passed.
+pub fn compare_in(mode: &str, turn: &Turn, words: &[String], budgets_mib: [u64; 2], last: Spill) {
     let before = plain(words);
     assert!(before.status.success(), "{words:?} fails without pleat: {}", before.stderr);
     for (at, budget) in budgets_mib.into_iter().enumerate() {
-        let after = folded_again(&turn.options(&format!("{budget}M")), words, &before, budget << 20);
+        let after = folded_again(&turn.options_in(mode, &format!("{budget}M")), words, &before, budget << 20);
         let stats = stats(turn);
         let written = stats["written_back_bytes"].as_u64().unwrap_or(0);
         println!(
-            "{}: {budget} MiB: peak {} of {}, {:.2} s against {:.2} s, {} written back",
+            "{}: {budget} MiB {mode}: peak {} of {}, {:.2} s against {:.2} s, {} written back",
             Path::new(&words[0]).file_name().unwrap_or_default().display(),
             mib(after.peaks.anon_bytes),
             mib(before.peaks.anon_bytes),

@@ -4,9 +4,7 @@
 
 use std::time::Duration;
 
-use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
-
-const MODES: &[&str] = if cfg!(target_arch = "x86_64") { &["", "--user-mode"] } else { &[""] };
+use pleat_e2e::{MODES, Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
 
 /// Runs a program plain and under a budget, in each mode.
 fn compare(name: &str, source: &str, kind: &str, check: impl Fn(&Run, &Run)) {
@@ -19,9 +17,7 @@ fn compare(name: &str, source: &str, kind: &str, check: impl Fn(&Run, &Run)) {
     let command = words(["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0", &program, kind]);
     let before = plain(&command);
     for mode in MODES {
-        let mut options = turn.options("16M");
-        options.extend(mode.split_whitespace().map(str::to_owned));
-        let after = folded(&options, &command);
+        let after = folded(&turn.options_in(mode, "16M"), &command);
         println!("{kind} {mode}: {:.2?} against {:.2?}", after.wall, before.wall);
         assert_same(&before, &after);
         assert_eq!(after.stdout, b"all well\n");

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use bench::tree::field_kib;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
-use pleat_e2e::{Turn, assert_same, folded, plain, pleat_command, pleat_words, python, skipped, stats, turn, words};
+use pleat_e2e::{
+    MODES, Turn, assert_same, folded, plain, pleat_command, pleat_words, python, skipped, stats, turn, words,
+};
 use serde_json::Value;
 
 /// Held now; each has a `_peak` beside it.
@@ -182,6 +184,12 @@ fn entry(document: &Value, pid: u64) -> Option<&Value> {
 #[test]
 fn a_killed_process_gives_its_share_back_at_once() {
     let turn = turn("killed");
+    for mode in MODES {
+        assert_gives_its_share_back(&turn, mode);
+    }
+}
+
+fn assert_gives_its_share_back(turn: &Turn, mode: &str) {
     let script = "import os, random\nr, w = os.pipe()\nis_child = os.fork() == 0\n\
                   if not is_child: os.close(w); os.read(r, 1)\n\
                   x = bytearray(52 << 20)\n\
@@ -191,25 +199,25 @@ fn a_killed_process_gives_its_share_back_at_once() {
                   while True: x[random.randrange(len(x) >> 12) << 12] ^= 1";
     // Not by turns: each has half of it.
     let command = words(["env", "PLEAT_FAULT=no-turns", python(), "-c", script]);
-    let mut going = Going::start(&turn.options("64M"), &command);
+    let mut going = Going::start(&turn.options_in(mode, "64M"), &command);
     let (child, parent) = (going.number(), going.number());
     let holds = |document: &Value, pid: u64, bytes: Range<u64>| {
         entry(document, pid).is_some_and(|process| bytes.contains(&number(process, "footprint_bytes")))
     };
-    await_document(&turn, |document| [child, parent].iter().all(|pid| holds(document, *pid, 24 << 20..40 << 20)));
+    await_document(turn, |document| [child, parent].iter().all(|pid| holds(document, *pid, 24 << 20..40 << 20)));
     kill(Pid::from_raw(child as i32), Signal::SIGKILL).expect("it runs");
     // There is a look each 50 ms, and a document each second. One may be on its way.
     let begun = Instant::now();
-    let mut document = stats(&turn);
+    let mut document = stats(turn);
     for _ in 0..2 {
         let last = document["elapsed_seconds"].clone();
-        document = await_document(&turn, |document| document["elapsed_seconds"] != last);
+        document = await_document(turn, |document| document["elapsed_seconds"] != last);
     }
     let seen = begun.elapsed();
     let is_alive = entry(&document, child).map(|process| &process["alive"]);
     assert!(is_alive == Some(&Value::Bool(false)) && holds(&document, child, 0..1), "{document}");
-    await_document(&turn, |document| holds(document, parent, 50 << 20..64 << 20));
-    println!("seen after {seen:.1?}, and the other one has grown after {:.1?}", begun.elapsed());
+    await_document(turn, |document| holds(document, parent, 50 << 20..64 << 20));
+    println!("{mode}: seen after {seen:.1?}, and the other one has grown after {:.1?}", begun.elapsed());
 }
 
 /// While they are alive and when they have ended, whether memory is short or never was.
@@ -226,14 +234,14 @@ fn every_process_has_an_entry() {
                   \x20 children.append(pid)\n\
                   os.write(1, b'%d\\n' % os.getpid())\nsys.stdin.readline()\nos.close(w)\n\
                   sys.exit(any(os.waitpid(pid, 0)[1] for pid in children))";
-    for ram in ["1G", "32M"] {
-        let mut going = Going::start(&turn.options(ram), &words([python(), "-c", script]));
+    for (ram, mode) in ["1G", "32M"].iter().flat_map(|ram| MODES.iter().map(move |mode| (ram, mode))) {
+        let mut going = Going::start(&turn.options_in(mode, ram), &words([python(), "-c", script]));
         let pids: Vec<u64> = (0..11).map(|_| going.number()).collect();
         let all = |document: &Value, alive: bool| {
             pids.iter().all(|pid| entry(document, *pid).is_some_and(|process| process["alive"] == alive))
         };
         let document = await_document(&turn, |document| all(document, true));
-        println!("{ram}: {} pages encoded", document["pages_encoded"]);
+        println!("{ram} {mode}: {} pages encoded", document["pages_encoded"]);
         assert_adds_up(&document);
         going.end();
         let document = stats(&turn);

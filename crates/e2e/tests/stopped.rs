@@ -7,13 +7,14 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use bench::cgroup;
 use nix::libc::{SYS_ppoll, SYS_restart_syscall};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pleat_e2e::{Turn, command, pleat_words, python, skipped, text, turn, words};
+use pleat_e2e::{MODES, Turn, command, pleat_words, python, skipped, text, turn, with_mode, words};
 
 /// Longer than agents wait, and than `pleat run` does.
 const BEYOND_AGENTS: Duration = Duration::from_secs(13);
@@ -35,10 +36,20 @@ struct Scene {
     threads: Vec<i32>,
 }
 
-/// Runs the program under pleat, does something to it once it is at work, and expects it to go on and end well. `place`: the
-/// group to start in.
-fn assert_goes_on(what: &str, turn: &Turn, place: Option<&Path>, disturb: impl FnOnce(&Scene)) {
-    let options = words(["--ram=24M", &format!("--swap={}", text(&turn.swap()))]);
+/// How a scene is made.
+#[derive(Clone, Copy)]
+struct Setup<'a> {
+    turn: &'a Turn,
+    mode: &'a str,
+    /// The group to start in.
+    place: Option<&'a Path>,
+}
+
+/// Runs the program under pleat, does something to it once it is at work, and expects it to go on and end well.
+fn assert_goes_on(what: &str, setup: Setup<'_>, disturb: impl FnOnce(&Scene)) {
+    let Setup { turn, mode, place } = setup;
+    let what = format!("{what} {mode}");
+    let options = with_mode(mode, words(["--ram=24M", &format!("--swap={}", text(&turn.swap()))]));
     let line = pleat_words(&options, &words([python(), "-c", WALK]));
     let mut run = place.map_or_else(|| command(&line), |group| cgroup::enter(group, &line));
     let mut run =
@@ -172,44 +183,56 @@ fn freeze(scene: &Scene, freezer: &Freezer, time: Duration) {
     freezer.set(thawed);
 }
 
+/// All that can happen to a run, at the same time.
+fn assert_all_go_on<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    setup: Setup<'scope>,
+    freezers: &'scope [Result<Freezer, String>; 2],
+    debugger: &'scope Result<String, String>,
+) {
+    scope.spawn(move || {
+        assert_goes_on("a stopped program", setup, |scene| stop(scene, &[scene.program], BEYOND_RUNNERS));
+    });
+    // As a machine that is suspended.
+    scope.spawn(move || {
+        assert_goes_on("a stopped run", setup, |scene| stop(scene, &[scene.runner, scene.program], BEYOND_AGENTS));
+    });
+    scope.spawn(move || match &freezers[0] {
+        Ok(freezer) => {
+            let setup = Setup { place: Some(&freezer.dir), ..setup };
+            assert_goes_on("a frozen run", setup, |scene| freeze(scene, freezer, BEYOND_AGENTS));
+        }
+        Err(why) => skipped(why),
+    });
+    // By itself: `pleat run` sees that it does nothing.
+    scope.spawn(move || match &freezers[1] {
+        Ok(freezer) => assert_goes_on("a frozen program", setup, |scene| {
+            freezer.admit(scene.program);
+            freeze(scene, freezer, BEYOND_RUNNERS);
+        }),
+        Err(why) => skipped(why),
+    });
+    let debugger = match debugger {
+        Ok(debugger) => debugger,
+        Err(why) => return skipped(why),
+    };
+    scope.spawn(move || {
+        assert_goes_on("a held handler", setup, |scene| hold(debugger, &scene.threads[2..3]));
+    });
+    scope.spawn(move || {
+        assert_goes_on("held threads", setup, |scene| hold(debugger, &scene.threads));
+    });
+}
+
 #[test]
 fn who_stands_still_goes_on() {
     let turn = turn("stopped");
-    let hold_program = turn.compile("hold.c", &[]);
-    let [freezer, other_freezer] = ["pleat-stopped", "pleat-frozen"].map(Freezer::create);
+    let debugger = turn.compile("hold.c", &[]);
+    let freezers = |mode: &&str| ["stopped", "frozen"].map(|name| Freezer::create(&format!("pleat-{name}{mode}")));
+    let freezers: Vec<_> = MODES.iter().map(freezers).collect();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            assert_goes_on("a stopped program", &turn, None, |scene| stop(scene, &[scene.program], BEYOND_RUNNERS));
-        });
-        // As a machine that is suspended.
-        scope.spawn(|| {
-            assert_goes_on("a stopped run", &turn, None, |scene| {
-                stop(scene, &[scene.runner, scene.program], BEYOND_AGENTS);
-            });
-        });
-        scope.spawn(|| match &freezer {
-            Ok(freezer) => assert_goes_on("a frozen run", &turn, Some(&freezer.dir), |scene| {
-                freeze(scene, freezer, BEYOND_AGENTS);
-            }),
-            Err(why) => skipped(why),
-        });
-        // By itself: `pleat run` sees that it does nothing.
-        scope.spawn(|| match &other_freezer {
-            Ok(freezer) => assert_goes_on("a frozen program", &turn, None, |scene| {
-                freezer.admit(scene.program);
-                freeze(scene, freezer, BEYOND_RUNNERS);
-            }),
-            Err(why) => skipped(why),
-        });
-        let debugger = match &hold_program {
-            Ok(debugger) => debugger,
-            Err(why) => return skipped(why),
-        };
-        scope.spawn(|| {
-            assert_goes_on("a held handler", &turn, None, |scene| hold(debugger, &scene.threads[2..3]));
-        });
-        scope.spawn(|| {
-            assert_goes_on("held threads", &turn, None, |scene| hold(debugger, &scene.threads));
-        });
+        for (mode, freezers) in MODES.iter().zip(&freezers) {
+            assert_all_go_on(scope, Setup { turn: &turn, mode, place: None }, freezers, &debugger);
+        }
     });
 }
