@@ -20,7 +20,7 @@ fn cpython_with_a_large_dictionary() {
     let turn = turn("cpython");
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
     // At a third of its memory it fits without the swap file: a dictionary folds to a quarter.
-    compare_spilling(&turn, &words([python(), job, "500000"]), [134, 67], Spill::May);
+    compare_spilling(&turn, &words([python(), job, "250000"]), [67, 34], Spill::May);
 }
 
 /// The same, smaller, and below what it folds to.
@@ -28,7 +28,7 @@ fn cpython_with_a_large_dictionary() {
 fn cpython_with_a_dictionary_that_does_not_fold_enough() {
     let turn = turn("cpython-spills");
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
-    compare(&turn, &words([python(), job, "200000"]), [48, 18]);
+    compare(&turn, &words([python(), job, "200000"]), [48, 21]);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn gnu_sort() {
     }
     std::fs::write(&input, lines).expect("the test's own folder can be written");
     let command = words(["sort", "--parallel=1", "--buffer-size=1G", &turn.word("lines")]);
-    compare(&turn, &command, [34, 26]);
+    compare(&turn, &command, [34, 28]);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn java() {
     // Its crash report, too, goes where the test cleans up.
     let report = format!("-XX:ErrorFile={}", turn.word("hs_err.log"));
     let command = words(["java", &report, "-Xmx200m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "150000"]);
-    compare(&turn, &command, [110, 48]);
+    compare(&turn, &command, [110, 56]);
 }
 
 #[test]
@@ -193,5 +193,5 @@ fn perl() {
     if !there(&["perl", "-v"]) {
         return skipped("perl is not installed");
     }
-    compare(&turn, &words(["perl", &program("hash.pl"), "40000"]), [33, 23]);
+    compare(&turn, &words(["perl", &program("hash.pl"), "40000"]), [33, 25]);
 }
