@@ -83,8 +83,15 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(program: &'a Program, share: u64, under: Under<'a>, verdict: &'a str, plain: &Ran, folded: &'a Ran) -> Self {
-        let Under::Pleat { budget, with } = under else { unreachable!("a plain run is no line") };
+    fn of(
+        program: &'a Program,
+        share: u64,
+        with: &'a [String],
+        budget: u64,
+        verdict: &'a str,
+        plain: &Ran,
+        folded: &'a Ran,
+    ) -> Self {
         Self {
             program: program.name,
             share_percent: share,
@@ -170,7 +177,7 @@ fn check_in(program: &Program, options: &Options, dir: &Path, timeout: Duration)
         }
         let verdict = verdict(program, &plain, &folded, budget);
         bad += usize::from(verdict != "same");
-        let line = Line::of(program, *share, under, verdict, &plain, &folded);
+        let line = Line::of(program, *share, &options.with, budget, verdict, &plain, &folded);
         report(&line, &plain, &folded, options)?;
     }
     Ok(bad)

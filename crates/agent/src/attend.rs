@@ -14,9 +14,9 @@ use sys::{AsFd as _, Errno};
 
 use crate::failure::{fail, say};
 use crate::fork::{FILL, HeldUp, LOOK, MOVED, PAUSE, READY, REMOVED, THIS, UNMAPPED, WHICH, YOURS};
-use crate::handler::Reason;
+use crate::handler::{Reason, give_up};
 use crate::host::agent;
-use crate::keeper::{Keeper, RunningTime, STUCK_NS};
+use crate::keeper::{Keeper, Lasting, RunningTime, STUCK_NS};
 use crate::refused::{Refused, adopt, end};
 
 /// Looks for a moment in which no layout message is on its way, ten seconds of running time in all.
@@ -42,24 +42,6 @@ struct Changes {
 impl Changes {
     fn all(&self) -> impl Iterator<Item = &Message> {
         self.shared.iter().chain(&self.own)
-    }
-}
-
-/// Looks whether a thread that is about to fork does not come to it, while what the others do cannot be noted any more. The message that
-/// has been read may be about a raw system call: with that of libc's fork alone its thread returns by itself.
-#[derive(Default)]
-struct Late {
-    running: RunningTime,
-    for_ns: u64,
-}
-
-impl Late {
-    fn look(&mut self, keeper: &Keeper) {
-        let step = self.running.step_ns(keeper.pager.kernel.now_ns());
-        self.for_ns = if keeper.pager.waits_for_fork() { self.for_ns + step } else { 0 };
-        if self.for_ns > STUCK_NS {
-            crate::handler::give_up(Stuck::ForkIsLate);
-        }
     }
 }
 
@@ -130,12 +112,16 @@ impl Attendant {
     /// been: there are only children of raw system calls.
     fn find(&mut self, keeper: &Keeper, server: &mut Server) -> Option<(Candidate, Option<Line>)> {
         let reception = &keeper.forks.reception;
-        let mut late = Late::default();
+        // The message that has been read may be about a raw system call, and the thread that is about to fork not come to it, while
+        // what the others do cannot be noted any more. With the message of libc's fork its thread returns by itself.
+        let mut late = Lasting::default();
         while !keeper.forks.stages.has_returned() && !reception.is_called() {
             serve_own(keeper, server);
             self.gather(keeper);
             self.refused.look(keeper);
-            late.look(keeper);
+            if late.look_ns(keeper.pager.waits_for_fork(), keeper.pager.kernel.now_ns()) > STUCK_NS {
+                give_up(Stuck::ForkIsLate);
+            }
             keeper.pager.kernel.wait_for_any([reception.as_fd()].into_iter(), LOOK);
         }
         // From here on the heap may be used: the fork has happened. The message about it has been read before its thread

@@ -25,7 +25,7 @@ use sys::thread::{self, Descriptors, SignalMask};
 use crate::entry::{self, Identity};
 use crate::failure::fail;
 use crate::host::agent;
-use crate::keeper::{self, Keeper, Obstacle, RunningTime, STUCK_NS};
+use crate::keeper::{self, Keeper, Lasting, Obstacle, RunningTime, STUCK_NS};
 use crate::stages::{Gate, Stages};
 use crate::watcher::{self, Agent};
 
@@ -59,17 +59,13 @@ const HELD_UP_NS_MAX: u64 = 30_000_000_000;
 
 /// Looks whether a child that does not take its memory over holds its parent up.
 #[derive(Default)]
-pub(crate) struct HeldUp {
-    running: RunningTime,
-    for_ns: u64,
-}
+pub(crate) struct HeldUp(Lasting);
 
 impl HeldUp {
     /// Now and then while the state is frozen. True: for so long that the child must be given up; a line says so.
     pub(crate) fn is_for_too_long(&mut self, agent: &Agent, pager: &Pager<Linux, AnyStore>) -> bool {
-        let step = self.running.step_ns(sys::clock::now_ns());
-        self.for_ns = if pager.waits_for_fork() || agent.gate.is_waited_for() { self.for_ns + step } else { 0 };
-        let is_too_long = self.for_ns > HELD_UP_NS_MAX;
+        let is_held_up = pager.waits_for_fork() || agent.gate.is_waited_for();
+        let is_too_long = self.0.look_ns(is_held_up, sys::clock::now_ns()) > HELD_UP_NS_MAX;
         if is_too_long {
             let pid = thread::process_id();
             crate::failure::say(format_args!(

@@ -451,6 +451,22 @@ impl RunningTime {
     }
 }
 
+/// For how long something has been so without a break, in running time.
+#[derive(Default)]
+pub(crate) struct Lasting {
+    running: RunningTime,
+    for_ns: u64,
+}
+
+impl Lasting {
+    /// At each look, with whether it is so now. In ns.
+    pub(crate) fn look_ns(&mut self, is_so: bool, now_ns: u64) -> u64 {
+        let step = self.running.step_ns(now_ns);
+        self.for_ns = if is_so { self.for_ns + step } else { 0 };
+        self.for_ns
+    }
+}
+
 impl Watchdog {
     fn look(&mut self, keeper: &Keeper) {
         let now = keeper.pager.kernel.now_ns();

@@ -6,9 +6,9 @@
 //!
 //! ```text
 //!  host     constructor and fork handlers, and
-//!  calls    those of libc's calls that change the layout; `detours`: libc itself is to call them; `growth`: what is asked for, and
+//!  calls    those of libc's calls that change the layout; `detours`: libc itself is to call them; `growth`: what is asked for
+//!  exec     execve and its kin: what the program starts joins the run; `exit`: its end. Both wait for forks of other threads; and
 //!  limits   those about limits: the only code that runs on the program's own threads
-//!  exec     execve and its kin: what the program starts joins the run; `exit`: its end. Both wait for forks of other threads
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file

@@ -109,7 +109,7 @@ fn holder(entry: &Process) -> Holder {
 }
 
 fn loss(entry: &Process) -> Loss {
-    // What can never go costs nobody anything.
+    // What does not go costs nobody anything.
     let held = entry.footprint().saturating_sub(entry.get(Gauge::FixedBytes)).max(PAGE_BYTES as u64);
     Loss { ns: entry.get(Gauge::RefaultNsPerSecond), held }
 }

@@ -61,7 +61,7 @@ numbers! {
         MetadataBytes = "metadata_bytes",
         /// The agent: stacks, buffers, open segments.
         AgentBytes = "agent_bytes",
-        /// Of all that, what can never go: the agent, tables, and memory that is not managed.
+        /// Of all that, what does not go: the agent, tables, memory that is not managed, and what reclaim has found not to go.
         FixedBytes = "fixed_bytes",
         /// What the process may hold of the budget; 0 while it is not managed.
         ShareBytes = "share_bytes",

@@ -6,7 +6,6 @@
 
 use page::{ByteCount, PageCount};
 use store::Store;
-use sys::clock;
 use sys::kernel::Kernel;
 
 use crate::Pager;
@@ -64,12 +63,12 @@ impl Sharing {
     }
 
     fn look<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, resident: ByteCount, now: u64) {
-        let begun_ns = clock::thread_ns();
+        let begun_ns = pager.kernel.thread_ns();
         // Before the look: what is written during it counts twice, not never.
         self.faults = own_faults(pager);
         let proportional = pager.kernel.proportional_anonymous().unwrap_or(resident);
         self.shared = resident.saturating_sub(proportional);
-        let took = clock::thread_ns() - begun_ns;
+        let took = pager.kernel.thread_ns() - begun_ns;
         self.next_look_ns = now + (took * LOOK_SHARE).max(LOOK_NS_MIN);
         self.may_share = self.shared > ByteCount::ZERO || !self.has_looked;
         self.has_looked = true;

@@ -71,7 +71,7 @@ pub struct Loss {
 pub struct Holder {
     /// What it holds, all in all.
     pub held: ByteCount,
-    /// What of that can never go: its agent and tables, and memory that is not managed.
+    /// What of that does not go: its agent and tables, memory that is not managed, and what reclaim has found not to go.
     pub fixed: ByteCount,
     /// What of it counts.
     pub claim: Claim,

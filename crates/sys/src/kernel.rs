@@ -208,4 +208,7 @@ pub trait Kernel {
 
     /// Time, for measuring and for limits of waiting.
     fn now_ns(&self) -> u64;
+
+    /// Processor time that the calling thread has had.
+    fn thread_ns(&self) -> u64;
 }

@@ -502,6 +502,10 @@ impl Kernel for Linux {
     fn now_ns(&self) -> u64 {
         clock::now_ns()
     }
+
+    fn thread_ns(&self) -> u64 {
+        clock::thread_ns()
+    }
 }
 
 #[cfg(test)]

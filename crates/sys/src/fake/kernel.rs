@@ -287,4 +287,9 @@ impl Kernel for FakeKernel {
         self.sleep_ns(TICK_NS);
         self.now_ns.get()
     }
+
+    /// It has the processor alone.
+    fn thread_ns(&self) -> u64 {
+        self.now_ns()
+    }
 }
