@@ -42,6 +42,7 @@ impl<const SPANS: usize, const LOOKS: u32> Spans<SPANS, LOOKS> {
     }
 
     /// The span at `address`.
+    #[cfg(any(test, target_arch = "x86_64"))]
     pub(crate) fn find(&self, address: u64) -> Option<core::ops::Range<u64>> {
         self.entries().iter().map(read).find(|span| span.contains(&address))
     }
