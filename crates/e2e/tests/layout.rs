@@ -351,15 +351,16 @@ fn rare_calls_on_cold_memory() {
 
 #[test]
 fn coroutines_on_cold_stacks() {
-    is_same("coroutines-mapped", "coroutines.c", &["mapped"], MODES);
-    is_same("coroutines-heap", "coroutines.c", &["heap"], &[""]);
+    for stacks in ["mapped", "heap", "many", "preempted"] {
+        is_same(&format!("coroutines-{stacks}"), "coroutines.c", &[stacks], MODES);
+    }
 }
 
-/// The kernel puts the frame of SIGSYS below the stack pointer before any code of ours runs, and waits for no page.
+/// The kernel puts the frames of signals below the stack pointer, or on the signal stack, and waits for no page. In user mode it
+/// puts them on stacks of ours, and the program sees none of it.
 #[test]
-#[ignore = "the first call from a stack without MAP_STACK ends the program by SIGSEGV where what is below has not been touched"]
-fn coroutines_on_heap_stacks_in_user_mode() {
-    is_same("coroutines-user", "coroutines.c", &["heap"], &["--user-mode"]);
+fn signals_find_their_stacks() {
+    is_same("sigframes", "sigframes.c", &[], MODES);
 }
 
 /// Runs a program that checks itself, with permission and without.

@@ -72,9 +72,7 @@ impl Area {
         }
         let open = bytes.next_multiple_of(OPENING_BYTES).min(self.bytes);
         let start = self.base.as_ptr().wrapping_add(self.open);
-        make_writable(start, open - self.open).or_else(|errno| {
-            if raise_data_limit(open - self.open) { make_writable(start, open - self.open) } else { Err(errno) }
-        })?;
+        make_usable(start, open - self.open)?;
         self.open = open;
         Ok(())
     }
@@ -133,6 +131,12 @@ impl Area {
         let released = unsafe { crate::remap::advise(start as usize, bytes, MADV_DONTNEED_LOCKED) };
         assert!(released.is_ok(), "MADV_DONTNEED_LOCKED on our own mapping: {released:?}");
     }
+}
+
+/// Makes a stretch of an area readable and writable.
+pub(crate) fn make_usable(start: *mut u8, bytes: usize) -> Result<(), Errno> {
+    make_writable(start, bytes)
+        .or_else(|errno| if raise_data_limit(bytes) { make_writable(start, bytes) } else { Err(errno) })
 }
 
 fn make_writable(start: *mut u8, bytes: usize) -> Result<(), Errno> {

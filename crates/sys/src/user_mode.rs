@@ -8,18 +8,19 @@
 //!  calls      what memory each call uses          memory   reading that from its arguments, bringing it in
 //!  holds      the table that eviction looks at    spans    what stays in place for good: stacks, thread blocks
 //!  trap       the handler of SIGSYS               stubs    the assembly that makes the program's calls
-//!  signals    the program's actions and masks     processes  threads, vfork and fork
-//!  room       stacks for what the handler does at length
+//!  signals    the program's actions and masks     signal_stacks  where the kernel puts frames of signals
+//!  deliver    bringing those to the program       processes  threads, vfork and fork
 //!  huge_pages why a fork has none of them
 //! ```
 
 mod calls;
 mod context;
+mod deliver;
 mod holds;
 mod huge_pages;
 mod memory;
 mod processes;
-mod room;
+mod signal_stacks;
 mod signals;
 mod stubs;
 mod trap;
@@ -39,7 +40,7 @@ const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
 
 /// Stacks: mapped as such, with the thread blocks of their threads. Never managed.
 static KEPT: Spans<8192> = Spans::new();
-/// Memory that may be managed and is never moved out: signal stacks, thread blocks at other places.
+/// Memory that may be managed and is never moved out: thread blocks and first stacks at other places; and signal stacks within stacks.
 static PINNED: Spans<4096> = Spans::new();
 static MAIN_STACK_END: AtomicU64 = AtomicU64::new(0);
 static LAST_EXIT: AtomicU32 = AtomicU32::new(0);
@@ -88,7 +89,7 @@ pub fn arm(hooks: &'static Hooks) -> Result<(), Errno> {
     PROCESS.store(thread::process_id(), Ordering::Relaxed);
     stubs::CONSTANTS.text.store(text.start, Ordering::Relaxed);
     stubs::CONSTANTS.text_bytes.store(text.end - text.start, Ordering::Relaxed);
-    room::reserve()?;
+    signal_stacks::begin()?;
     signals::take(trap::handle)?;
     dispatch_this_thread()
 }
@@ -144,7 +145,7 @@ fn main_stack(address: u64) -> Option<core::ops::Range<u64>> {
 /// Memory that the kernel may use at any time from now on.
 fn pin(start: u64, end: u64) {
     if start >= 0x1_0000 && start < end && !PINNED.add(start, end) {
-        (hooks().fail)("too many signal stacks and thread blocks for user mode");
+        (hooks().fail)("too many thread blocks for user mode");
     }
     trap::bring_in_for_good(start, end);
 }
@@ -159,12 +160,13 @@ pub(crate) fn has_stack(start: u64, end: u64) -> bool {
     KEPT.first_in(start, end) < end
 }
 
-fn reset_in_child() {
+fn reset_in_child(signal_stack: Option<signal_stacks::SignalStack>) {
     PROCESS.store(thread::process_id(), Ordering::Relaxed);
     set_executing(0);
-    room::reset_in_child();
     KEPT.reset();
     PINNED.reset();
-    // SAFETY: this is the process's only thread, and it is in the handler of SIGSYS for its fork, which holds none of them.
+    // SAFETY: this is the process's only thread, and it is in the handler of SIGSYS for its fork, which holds no lock of these.
     unsafe { signals::reset_in_child() };
+    // SAFETY: the same.
+    unsafe { signal_stacks::reset_in_child(signal_stack) };
 }

@@ -61,6 +61,8 @@ pub(super) struct Slot {
     ranges: [[AtomicU64; 2]; RANGES],
     /// Copies of arguments that had to be changed.
     pub(super) scratch: [AtomicU64; 4],
+    /// 1 while a mask in `scratch` is that of the thread: until its wait is interrupted.
+    pub(super) sets_mask: AtomicU64,
 }
 
 const NO_SLOT: usize = usize::MAX;
@@ -85,6 +87,7 @@ impl Slot {
             count: AtomicUsize::new(0),
             ranges: [const { [AtomicU64::new(0), AtomicU64::new(0)] }; RANGES],
             scratch: [const { AtomicU64::new(0) }; 4],
+            sets_mask: AtomicU64::new(0),
         }
     }
 
@@ -96,6 +99,12 @@ impl Slot {
         let root = self.root.load(Ordering::Acquire);
         root == NO_SLOT
             || SLOT_TABLE[root].generation.load(Ordering::Acquire) == self.root_generation.load(Ordering::Acquire)
+    }
+
+    /// The signal mask that its call has set for as long as it waited, if it did; once.
+    pub(super) fn take_mask(&self) -> Option<u64> {
+        let sets_mask = self.sets_mask.swap(0, Ordering::Relaxed) == 1;
+        sets_mask.then(|| self.scratch[0].load(Ordering::Relaxed))
     }
 
     fn first_held(&self, start: u64, end: u64) -> u64 {
@@ -223,6 +232,12 @@ impl Hold {
     pub(super) fn let_go(self) {
         self.slot().generation.fetch_add(4 - ACTIVE, Ordering::Release);
     }
+}
+
+/// The slot of this address.
+pub(super) fn slot_at(address: u64) -> Option<&'static Slot> {
+    let offset = address.checked_sub(SLOT_TABLE.as_ptr() as u64)? as usize;
+    SLOT_TABLE.get(offset / size_of::<Slot>())
 }
 
 /// Waits until no page is being moved out that was looked at before now.

@@ -3,13 +3,14 @@
 //! What shares our memory begins in assembly, because it may have a stack of its own, or ours. What gets a copy of it is
 //! made right here, inside the handler: its agent must have taken the memory over before any code of the program runs.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use super::context::Context;
 use super::holds::{self, Place};
 use super::huge_pages::Barred;
 use super::memory::{Memory, copy_in};
+use super::signal_stacks::SignalStack;
 use super::stubs::pleat_clone;
 use super::trap::{answer, hold, note_return, safe};
 use super::{KEPT, calls, dispatch_this_thread, hooks, pin};
@@ -18,10 +19,10 @@ use crate::sync::{Sharing, wait_while, wake_all};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
+const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_SETTLS: u64 = 0x8_0000;
 /// Of clone3 alone: clone takes 32 bits.
 const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
-const SS_DISABLE: u64 = 2;
 /// `struct clone_args` up to `set_tid_size`; the flags come first, stack and thread block at 5 to 7.
 const CLONE_WORDS: usize = 8;
 /// Room of a stack of which only the top is known.
@@ -99,18 +100,26 @@ pub(super) fn make(context: &mut Context, place: Place) {
         holds::let_abandoned_go(place);
     }
     prepare(&wish);
-    // What has our memory and is waited for keeps our signal stack, too, while its own stack is another: the frames of its traps would
-    // lie over those of a handler that we are in. A `struct stack` for the assembly, without flags: nothing to be done.
-    let keeps_stack = wish.flags & CLONE_VFORK != 0 && wish.stack_top != 0;
-    let stack = [0, if keeps_stack { SS_DISABLE } else { 0 }, 0];
-    hold.slot().scratch.iter().zip(stack).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+    let words = stack_for(&wish);
+    hold.slot().scratch.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     hold.slot().parties.store(2, Ordering::Relaxed);
     note_return(&hold, context, arguments);
     context.r9 = core::ptr::from_ref(hold.slot()) as u64;
     context.rip = pleat_clone as *const () as u64;
 }
 
-/// The kernel writes signal frames to the new stack, and ids and its own notes to the new thread block.
+/// For the assembly: a `struct stack` for a new thread, with the bit in its gap and the word behind it that say it is taken. Without
+/// bytes for who needs none: what has our memory and is waited for has ours, where nobody is while it runs; what is not waited for
+/// and no thread has none, for nobody would know when it is free again.
+fn stack_for(wish: &Wish) -> [u64; 4] {
+    static NOBODYS: AtomicU64 = AtomicU64::new(0);
+    let stack = (wish.flags & CLONE_THREAD != 0).then(SignalStack::take).flatten();
+    let Some(stack) = stack else { return [0, 0, 0, &raw const NOBODYS as u64] };
+    let ([start, flags, bytes], (word, bit)) = (stack.words(), stack.taken());
+    [start, flags | bit << 32, bytes, core::ptr::from_ref(word) as u64]
+}
+
+/// The kernel writes signal frames to the new stack until the thread has its signal stack, and ids and its own notes to the new thread block.
 fn prepare(wish: &Wish) {
     if wish.stack_top != 0 && KEPT.find(wish.stack_top - 1).is_none() {
         let start = if wish.stack == 0 { wish.stack_top.saturating_sub(STACK_BYTES) } else { wish.stack };
@@ -173,7 +182,7 @@ fn fork(context: &Context, arguments: &[u64; 6], thread: u32) -> u64 {
     };
     if result == 0 {
         holds::reset(thread);
-        super::reset_in_child();
+        super::reset_in_child(SignalStack::of(context));
         FORKING.store(0, Ordering::SeqCst);
         (hooks().after_fork_in_child)();
         huge_pages.end();

@@ -1,24 +1,33 @@
 //! The program's signals. SIGSYS is ours while calls are dispatched, and it must never be blocked: the kernel ends who
-//! makes a call then. SIGSEGV and SIGBUS are ours to look at first, so that a touch of memory that is not there can fail.
+//! makes a call then. SIGSEGV and SIGBUS are ours to look at first, so that a touch of memory that is not there can fail. All
+//! others that have a handler come to [`deliver`] first, for their frames must not lie where a page could be out.
 //! The program sees the actions that it has set, and masks without SIGSYS.
 
-use core::sync::atomic::Ordering;
-
 use super::context::Context;
+use super::deliver::deliver;
 use super::memory::{copy_in, copy_out};
-use super::stubs::{CONSTANTS, ONCE, pleat_fault, pleat_fault_or_default, pleat_return};
+use super::stubs::{pleat_fault, pleat_fault_or_default, pleat_return};
 use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::sync::Lock;
 use crate::thread::errno;
 
-pub(super) const SIGBUS: u64 = 7;
-pub(super) const SIGSEGV: u64 = 11;
+const SIGBUS: u64 = 7;
+const SIGKILL: u64 = 9;
+const SIGSEGV: u64 = 11;
+const SIGSTOP: u64 = 19;
 pub(super) const SIGSYS: u64 = 31;
+const SIGNALS: usize = 64;
 const SA_SIGINFO: u64 = 4;
 const SA_RESTORER: u64 = 0x0400_0000;
-const SA_ONSTACK: u64 = 0x0800_0000;
+pub(super) const SA_ONSTACK: u64 = 0x0800_0000;
+pub(super) const SA_NODEFER: u64 = 0x4000_0000;
 const SA_RESETHAND: u64 = 0x8000_0000;
+/// Those that the kernel knows: `SA_NOCLDSTOP`, `SA_NOCLDWAIT`, `SA_EXPOSE_TAGBITS`, `SA_RESTART` besides. It forgets others.
+const SA_KNOWN: u64 = 1 | 2 | SA_SIGINFO | 0x800 | SA_RESTORER | SA_ONSTACK | 0x1000_0000 | SA_NODEFER | SA_RESETHAND;
+
+const DEFAULT_ACTION: u64 = 0;
+const IGNORED: u64 = 1;
 
 /// The bit of a signal in a mask.
 pub(super) const fn bit(signal: u64) -> u64 {
@@ -28,25 +37,20 @@ pub(super) const fn bit(signal: u64) -> u64 {
 /// `struct sigaction` of the kernel.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Action {
-    handler: u64,
-    flags: u64,
-    restorer: u64,
-    mask: u64,
+pub(super) struct Action {
+    pub(super) handler: u64,
+    pub(super) flags: u64,
+    pub(super) restorer: u64,
+    pub(super) mask: u64,
 }
 
-const DEFAULT: Action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+const DEFAULT: Action = Action { handler: DEFAULT_ACTION, flags: 0, restorer: 0, mask: 0 };
 
-/// What the program has set for SIGBUS, SIGSEGV and SIGSYS.
-static SHADOWS: [Lock<Action>; 3] = [const { Lock::new(DEFAULT) }; 3];
+/// What the program has set, by signal.
+static SHADOWS: [Lock<Action>; SIGNALS] = [const { Lock::new(DEFAULT) }; SIGNALS];
 
 fn shadow(signal: u64) -> Option<&'static Lock<Action>> {
-    match signal {
-        SIGBUS => Some(&SHADOWS[0]),
-        SIGSEGV => Some(&SHADOWS[1]),
-        SIGSYS => Some(&SHADOWS[2]),
-        _ => None,
-    }
+    SHADOWS.get(signal.checked_sub(1)? as usize)
 }
 
 /// Frees the locks of [`SHADOWS`], which threads of the parent may have held.
@@ -69,56 +73,60 @@ fn set(signal: u64, action: Option<Action>) -> Result<Action, Errno> {
     errno(unsafe { syscall(number::RT_SIGACTION, arguments) }).map(|_| before)
 }
 
-fn ours_for_faults(program: Action) -> Action {
+fn is_for_faults(signal: u64) -> bool {
+    matches!(signal, SIGBUS | SIGSEGV)
+}
+
+/// What the kernel is told where the program has set this.
+fn ours(signal: u64, program: Action) -> Action {
     // Ignored stays so, for programs that are executed inherit it. A fault is not ignored, whatever is set.
-    if program.handler == 1 {
-        return program;
+    let is_plain = program.handler == DEFAULT_ACTION && !is_for_faults(signal);
+    if is_plain || program.handler == IGNORED {
+        return Action { mask: program.mask & !bit(SIGSYS), ..program };
     }
-    let theirs = if program.handler == 0 { DEFAULT } else { program };
-    let restorer = if theirs.flags & SA_RESTORER == 0 { pleat_return as *const () as u64 } else { theirs.restorer };
+    // A touch that fails is no signal of the program's: ours stays, and `action_for` does what SA_RESETHAND says.
+    let (handler, once) = if is_for_faults(signal) {
+        (pleat_fault as *const () as u64, 0)
+    } else {
+        (deliver as *const () as u64, SA_RESETHAND)
+    };
     Action {
-        handler: pleat_fault as *const () as u64,
-        // A touch that fails is no signal of the program's: ours stays. `pleat_fault` does what SA_RESETHAND says.
-        flags: theirs.flags & !SA_RESETHAND | SA_SIGINFO | SA_RESTORER,
-        restorer,
-        mask: theirs.mask & !bit(SIGSYS),
+        handler,
+        flags: program.flags & !SA_NODEFER & (!SA_RESETHAND | once) | SA_SIGINFO | SA_RESTORER | SA_ONSTACK,
+        restorer: pleat_return as *const () as u64,
+        mask: ALL_BUT_OURS,
     }
 }
 
-/// Takes the three signals over, and unblocks SIGSYS for this thread.
-pub(super) fn take(handler: extern "C" fn(u64, *const u64, *mut Context)) -> Result<(), Errno> {
-    let mask = !(bit(SIGSEGV) | bit(SIGBUS));
-    let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK;
-    let ours = Action { handler: handler as usize as u64, flags, restorer: pleat_return as *const () as u64, mask };
-    *SHADOWS[2].lock() = set(SIGSYS, Some(ours))?;
-    for signal in [SIGBUS, SIGSEGV] {
+const ALL_BUT_OURS: u64 = !(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGSYS));
+
+fn is_ours(handler: u64) -> bool {
+    handler == pleat_fault as *const () as u64 || handler == deliver as *const () as u64
+}
+
+/// Takes over the signals that have a handler, and those of faults and system calls, and unblocks SIGSYS for this thread.
+pub(super) fn take(trap: extern "C" fn(u64, *const u64, *mut Context)) -> Result<(), Errno> {
+    let theirs = (1..=SIGNALS as u64).filter(|signal| !matches!(*signal, SIGKILL | SIGSTOP | SIGSYS));
+    for signal in theirs {
         let before = set(signal, None)?;
-        remember(signal, before);
-        set(signal, Some(ours_for_faults(before)))?;
+        if before.handler > IGNORED || is_for_faults(signal) {
+            set(signal, Some(ours(signal, before)))?;
+        }
+        *SHADOWS[signal as usize - 1].lock() = before;
     }
+    let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK;
+    let restorer = pleat_return as *const () as u64;
+    let mask = !(bit(SIGSEGV) | bit(SIGBUS));
+    let handler = Action { handler: trap as usize as u64, flags, restorer, mask };
+    *SHADOWS[SIGSYS as usize - 1].lock() = set(SIGSYS, Some(handler))?;
     let unblocked = bit(SIGSYS);
     let arguments = [1 /* SIG_UNBLOCK */, &raw const unblocked as usize, 0, 8, 0, 0];
     // SAFETY: points at eight live bytes.
     errno(unsafe { syscall(number::RT_SIGPROCMASK, arguments) }).map(|_| ())
 }
 
-fn remember(signal: u64, action: Action) {
-    if let Some(shadow) = shadow(signal) {
-        *shadow.lock() = action;
-    }
-    // Release: the handler that assembly finds has been set by the program, with all that it needs.
-    let once = if action.flags & SA_RESETHAND != 0 && action.handler > 1 { ONCE } else { 0 };
-    CONSTANTS.handlers[signal as usize].store(action.handler | once, Ordering::Release);
-}
-
-/// What the program would see of the action that it has set.
-fn remembered(signal: u64, shadow: &Lock<Action>) -> Action {
-    let action = *shadow.lock();
-    let has_been_called = CONSTANTS.handlers[signal as usize].load(Ordering::Relaxed) == 0;
-    if has_been_called { Action { handler: 0, ..action } } else { action }
-}
-
-/// In a process made by vfork, which shares our memory and not our actions: touches fail there as here.
+/// In a process made by vfork, which shares our memory and not our actions: touches fail there as here. What it sets it is told
+/// where it is.
 fn action_beside(signal: u64, new: Option<Action>, shadow: &Lock<Action>) -> Result<Action, Errno> {
     if signal == SIGSYS {
         return Ok(DEFAULT);
@@ -129,14 +137,36 @@ fn action_beside(signal: u64, new: Option<Action>, shadow: &Lock<Action>) -> Res
         restorer: pleat_return as *const () as u64,
         mask: 0,
     };
-    let before = set(signal, new.map(|new| if new.handler == 0 { default } else { new }))?;
+    let is_default = |new: &Action| is_for_faults(signal) && new.handler == DEFAULT_ACTION;
+    let theirs = |new| if is_default(&new) { default } else { Action { mask: new.mask & !bit(SIGSYS), ..new } };
+    let before = set(signal, new.map(theirs))?;
     if before.handler == default.handler {
         Ok(DEFAULT)
-    } else if before.handler == pleat_fault as *const () as u64 {
-        Ok(remembered(signal, shadow))
+    } else if is_ours(before.handler) {
+        Ok(*shadow.lock())
     } else {
         Ok(before)
     }
+}
+
+/// Sets and returns the program's action.
+fn exchange(signal: u64, new: Option<Action>) -> Result<Action, Errno> {
+    let shadow = shadow(signal).ok_or(Errno::INVAL)?;
+    if super::armed_process() != crate::thread::process_id() {
+        return action_beside(signal, new, shadow);
+    }
+    let mut shadow = shadow.lock();
+    let kernels = if signal == SIGSYS { None } else { Some(set(signal, new.map(|new| ours(signal, new)))?) };
+    let before = match kernels {
+        // It has been called once, as SA_RESETHAND says, or the kernel has ended its being ignored.
+        Some(Action { handler, .. }) if !is_ours(handler) => Action { handler, ..*shadow },
+        _ => *shadow,
+    };
+    if let Some(new) = new {
+        let mask = new.mask & !(bit(SIGKILL) | bit(SIGSTOP));
+        *shadow = Action { flags: new.flags & SA_KNOWN, mask, ..new };
+    }
+    Ok(before)
 }
 
 /// `rt_sigaction(signal, new, old, 8)` for the program.
@@ -146,31 +176,42 @@ pub(super) fn action(arguments: &[u64; 6]) -> Result<u64, Errno> {
         return Err(Errno::INVAL);
     }
     let new = if new == 0 { None } else { Some(copy_in(new).ok_or(Errno::FAULT)?) };
-    let mut new = new.map(|[handler, flags, restorer, mask]| Action { handler, flags, restorer, mask });
-    let before = match shadow(signal) {
-        Some(shadow) if super::armed_process() != crate::thread::process_id() => action_beside(signal, new, shadow)?,
-        Some(shadow) => {
-            let before = remembered(signal, shadow);
-            if let Some(new) = new {
-                if signal != SIGSYS {
-                    set(signal, Some(ours_for_faults(new)))?;
-                }
-                remember(signal, new);
-            }
-            before
-        }
-        None => {
-            if let Some(new) = &mut new {
-                new.mask &= !bit(SIGSYS);
-            }
-            set(signal, new)?
-        }
-    };
-    let Action { handler, flags, restorer, mask } = before;
+    let new = new.map(|[handler, flags, restorer, mask]| Action { handler, flags, restorer, mask });
+    let Action { handler, flags, restorer, mask } = exchange(signal, new)?;
     if old != 0 && !copy_out(old, [handler, flags, restorer, mask]) {
         return Err(Errno::FAULT);
     }
     Ok(0)
+}
+
+/// The handler of the program's that a signal is for. `None` if it has none: then that is done which is done without one.
+pub(super) fn action_for(signal: u64, information: *const i32) -> Option<Action> {
+    let shadow = shadow(signal)?;
+    let mut held = shadow.lock();
+    let action = *held;
+    if action.handler > IGNORED {
+        if action.flags & SA_RESETHAND != 0 && is_for_faults(signal) {
+            held.handler = DEFAULT_ACTION;
+        }
+        return Some(action);
+    }
+    drop(held);
+    if is_fault(signal, information) {
+        // Without a handler the instruction ends the program when it is run again, core dump and all.
+        let _ = set(signal, Some(DEFAULT));
+    } else if action.handler == DEFAULT_ACTION {
+        end_by(signal);
+    }
+    None
+}
+
+/// A signal whose frame has no place where the program wants it: a fault of the program's, and its end where that is its fault, too.
+pub(super) fn cannot_be_told(signal: u64, context: &mut Context) {
+    if signal == SIGSEGV || context.signal_mask & bit(SIGSEGV) != 0 {
+        context.signal_mask &= !bit(SIGSEGV);
+        return end_by(SIGSEGV);
+    }
+    send_to_this_thread(SIGSEGV);
 }
 
 /// While our handler runs a fault must be told, even where the program blocks the signal. The way back to the program puts
@@ -207,55 +248,31 @@ pub(super) fn mask(arguments: &[u64; 6], context: &mut Context) -> Result<u64, E
     Ok(0)
 }
 
-/// A SIGSYS that is not about a call of ours: sent by somebody, or by a filter of the program's.
-pub(super) fn foreign(information: *const u64, context: *mut Context) {
-    let program = *SHADOWS[2].lock();
-    match program.handler {
-        0 => end_by(SIGSYS),
-        1 => {}
-        handler => {
-            // SAFETY: the context is the kernel's own, on this stack.
-            let mask = (unsafe { (*context).signal_mask } | program.mask) & !bit(SIGSYS);
-            let arguments = [2 /* SIG_SETMASK */, &raw const mask as usize, 0, 8, 0, 0];
-            // SAFETY: points at eight live bytes. The program's handler may make calls, and is dispatched then.
-            unsafe { syscall(number::RT_SIGPROCMASK, arguments) };
-            // SAFETY: the program has given this address as a handler of such signals.
-            let handler: extern "C" fn(u64, *const u64, *mut Context) =
-                unsafe { core::mem::transmute(handler as *const ()) };
-            handler(SIGSYS, information, context);
-        }
-    }
-}
-
-/// SIGSEGV or SIGBUS that the program does not handle.
-pub(super) extern "C" fn default_action(signal: u64, information: *const i32, context: *mut Context) {
-    let is_ignored = CONSTANTS.handlers[signal as usize & 31].load(Ordering::Relaxed) == 1;
-    if is_fault(information) || !is_ignored {
-        own_default_action(signal, information, context);
-    }
-}
-
-/// The same in a process that has set the default action itself.
+/// SIGSEGV or SIGBUS in a process that has set the default action itself.
 pub(super) extern "C" fn own_default_action(signal: u64, information: *const i32, _context: *mut Context) {
-    if is_fault(information) {
-        // Without a handler the instruction ends the program when it is run again, core dump and all.
-        let _ = set(signal & 63, Some(DEFAULT));
+    if is_fault(signal, information) {
+        let _ = set(signal, Some(DEFAULT));
     } else {
-        end_by(signal & 63);
+        end_by(signal);
     }
 }
 
 /// Whether an instruction has caused the signal; nobody has sent it.
-fn is_fault(information: *const i32) -> bool {
+fn is_fault(signal: u64, information: *const i32) -> bool {
     // SAFETY: the kernel passes a siginfo, whose third number is the code.
-    unsafe { *information.wrapping_add(2) > 0 }
+    is_for_faults(signal) && unsafe { *information.wrapping_add(2) > 0 }
 }
 
-/// Ends the program by a signal, as it would have ended without us.
+/// Ends the program by a signal, or does what else the default action is, as without us.
 fn end_by(signal: u64) {
     let _ = set(signal, Some(DEFAULT));
+    send_to_this_thread(signal);
+}
+
+/// It comes when the handler that we are in has returned.
+fn send_to_this_thread(signal: u64) {
     let ids = [crate::thread::process_id() as usize, crate::thread::thread_id() as usize, signal as usize, 0, 0, 0];
-    // SAFETY: takes three numbers. The signal comes when the handler has returned.
+    // SAFETY: takes three numbers.
     unsafe { syscall(number::TGKILL, ids) };
 }
 
@@ -266,7 +283,7 @@ mod tests {
     #[test]
     fn a_child_sets_actions_that_a_thread_of_its_parents_was_setting() {
         // Of SIGSYS: other tests ask for none of it.
-        core::mem::forget(SHADOWS[2].lock());
+        core::mem::forget(SHADOWS[SIGSYS as usize - 1].lock());
         // SAFETY: nobody uses the guard any more.
         unsafe { reset_in_child() };
         assert!(SHADOWS.iter().all(|shadow| !shadow.is_held()));

@@ -15,11 +15,15 @@ pub(super) const FRAME_BYTES: u64 = 128 + 16;
 unsafe extern "C" {
     /// Makes the call, restores the arguments, lets the slot go and goes back. On the stack: slot, and where to go on.
     pub(super) fn pleat_call();
+    /// Behind its call.
+    pub(super) fn pleat_called();
     /// The same for a call that makes a thread or a process in the same memory. Its r9 is the slot.
     pub(super) fn pleat_clone();
     /// Makes the call and nothing else.
     pub(super) fn pleat_bare();
-    /// Makes the call and ends the thread: its stack is gone.
+    /// Clears a bit, by r8, in the word at r9, and makes the call, which ends the thread.
+    pub(super) fn pleat_exit();
+    /// Makes the call, and then ends the thread as [`pleat_exit`] does: its stack is gone.
     pub(super) fn pleat_unmap_self();
     /// `rt_sigreturn`, for the program and for our own handlers.
     pub(super) fn pleat_return();
@@ -27,8 +31,6 @@ unsafe extern "C" {
     pub(super) fn pleat_fault();
     /// The same where everything else has the default action, whatever the program's handler is.
     pub(super) fn pleat_fault_or_default();
-    /// Calls a function on another stack, of which this is the top.
-    pub(super) fn pleat_call_on(top: *mut u8, call: extern "C" fn(*mut u8), argument: *mut u8);
     fn pleat_touch(at: *const u8) -> u32;
     fn pleat_copy(to: *mut u8, from: *const u8, bytes: usize) -> u32;
 }
@@ -57,18 +59,10 @@ pub(super) struct Constants {
     /// The code that may make system calls.
     pub(super) text: core::sync::atomic::AtomicU64,
     pub(super) text_bytes: core::sync::atomic::AtomicU64,
-    /// The program's handlers by signal number, with [`ONCE`].
-    pub(super) handlers: [core::sync::atomic::AtomicU64; 32],
 }
 
-/// For a handler that has the default action again once it has been called (`SA_RESETHAND`).
-pub(super) const ONCE: u64 = 1 << 63;
-
-pub(super) static CONSTANTS: Constants = Constants {
-    text: core::sync::atomic::AtomicU64::new(0),
-    text_bytes: core::sync::atomic::AtomicU64::new(0),
-    handlers: [const { core::sync::atomic::AtomicU64::new(0) }; 32],
-};
+pub(super) static CONSTANTS: Constants =
+    Constants { text: core::sync::atomic::AtomicU64::new(0), text_bytes: core::sync::atomic::AtomicU64::new(0) };
 
 // The frame of `pleat_call` is described to unwinders: back traces and cancellation go through it.
 // r11 and rcx are lost in any system call; so they are free here, behind it.
@@ -83,6 +77,9 @@ global_asm!(
     ".cfi_def_cfa rsp, {frame}",
     ".cfi_offset rip, -{frame}+8",
     "syscall",
+    ".globl pleat_called",
+    ".hidden pleat_called",
+    "pleat_called:",
     "mov rcx, [rsp]",
     "mov rdi, [rcx+{arguments}]",
     "mov rsi, [rcx+{arguments}+8]",
@@ -106,9 +103,8 @@ global_asm!(
     "test rax, rax",
     "js 3f",
     "jnz 4f",
-    // The new thread: off its maker's signal stack, where `make` says so, before a call of it is trapped. An error is one less thing
-    // to do: it runs on that stack.
-    "cmp dword ptr [r9+{scratch}+8], 0",
+    // The new thread: on its own signal stack, where `make` has one for it, before a call of it is trapped.
+    "cmp qword ptr [r9+{scratch}+16], 0",
     "je 2f",
     "lea rdi, [r9+{scratch}]",
     "xor esi, esi",
@@ -125,8 +121,11 @@ global_asm!(
     "test rax, rax",
     "jz 4f",
     "ud2",
-    // No new thread: its share in the slot is let go as well.
-    "3: lock dec qword ptr [r9+{parties}]",
+    // No new thread: its share in the slot is let go as well, and its signal stack.
+    "3: mov rcx, [r9+{scratch}+24]",
+    "mov r11d, [r9+{scratch}+12]",
+    "lock btr qword ptr [rcx], r11",
+    "lock dec qword ptr [r9+{parties}]",
     "4: mov r11, r9",
     "mov rdi, [r11+{arguments}]",
     "mov rsi, [r11+{arguments}+8]",
@@ -152,7 +151,12 @@ global_asm!(
     "syscall",
     "xor edi, edi",
     "mov eax, 60", // exit
+    ".globl pleat_exit",
+    ".hidden pleat_exit",
+    "pleat_exit:",
+    "lock btr qword ptr [r9], r8",
     "syscall",
+    "ud2",
     //
     ".globl pleat_return",
     ".hidden pleat_return",
@@ -171,19 +175,7 @@ global_asm!(
     "lea rcx, [rip+7f]",
     "cmp rax, rcx",
     "je 8f",
-    "lea rcx, [rip+{constants}+16]",
-    "mov eax, edi",
-    "lea rcx, [rcx+rax*8]",
-    "mov rax, [rcx]",
-    "cmp rax, 1",
-    "jbe {default}",
-    "bt rax, 63", // ONCE
-    "jnc 2f",
-    "xor r8d, r8d",
-    "lock cmpxchg [rcx], r8",
-    "jne pleat_fault", // Somebody has set another one: look again.
-    "btr rax, 63",
-    "2: jmp rax",
+    "jmp {deliver}",
     //
     ".globl pleat_fault_or_default",
     ".hidden pleat_fault_or_default",
@@ -200,18 +192,6 @@ global_asm!(
     "mov [rdx+168], rax",
     "add rsp, 8",
     "jmp pleat_return",
-    //
-    ".globl pleat_call_on",
-    ".hidden pleat_call_on",
-    "pleat_call_on:",
-    "push rbp",
-    "mov rbp, rsp",
-    "mov rsp, rdi",
-    "mov rdi, rdx",
-    "call rsi",
-    "mov rsp, rbp",
-    "pop rbp",
-    "ret",
     //
     ".globl pleat_touch",
     ".hidden pleat_touch",
@@ -236,6 +216,6 @@ global_asm!(
     parties = const offset_of!(Slot, parties),
     scratch = const offset_of!(Slot, scratch),
     constants = sym CONSTANTS,
-    default = sym super::signals::default_action,
+    deliver = sym super::deliver::deliver,
     own_default = sym super::signals::own_default_action,
 );

@@ -1,14 +1,15 @@
 //! The trap: what happens when the program makes a system call.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::calls::{self, Class};
-use super::context::{Context, SIGNAL_MASK_OFFSET};
+use super::context::Context;
+use super::deliver;
 use super::holds::{self, Hold, Place};
-use super::memory::{Memory, bring_in, copy_in};
-use super::room::{LITTLE, MUCH, with_room};
+use super::memory::{Memory, bring_in, copy_in, copy_out};
+use super::signal_stacks::{SS_DISABLE, SignalStack};
 use super::signals::{self, SIGSYS, bit};
-use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_return, pleat_unmap_self};
+use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_exit, pleat_unmap_self};
 use super::{KEPT, PINNED, hooks, huge_pages, pin, processes};
 use crate::Errno;
 use crate::arch::{number, syscall};
@@ -24,8 +25,6 @@ const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_STACK: u64 = 0x2_0000;
-/// Around the stack pointer of a stack that nobody has told us of.
-const STRANGE_STACK_BYTES: u64 = 64 << 10;
 /// More than the frame of a signal and our own take of the stack.
 const HANDLER_STACK_BYTES: u64 = 64 << 10;
 
@@ -35,7 +34,7 @@ pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: 
     let [_, code, _, call] = unsafe { information.cast::<[u64; 4]>().read() };
     let code = code as i32;
     if code != BY_DISPATCH {
-        return signals::foreign(information, context);
+        return deliver::deliver(SIGSYS, information.cast(), context);
     }
     if call >> 32 != ARCHITECTURE {
         (hooks().fail)("a system call of another architecture cannot be made safe in user mode");
@@ -46,18 +45,14 @@ pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: 
     let place = place(context);
     match calls::class(context.rax) {
         Class::Holds(_) if context.rax as usize == number::PRCTL && huge_pages::is_setting(&context.arguments()) => {
-            with_room(context, MUCH, |context| layout(context, &[], place));
+            layout(context, &[], place);
         }
-        Class::Holds(pieces) => with_room(context, LITTLE, |context| hold_and_call(context, pieces, place)),
-        Class::Layout(pieces) => with_room(context, MUCH, |context| layout(context, pieces, place)),
-        Class::Signals => with_room(context, LITTLE, change_signals),
-        Class::Return => {
-            // SAFETY: the program returns from a handler, so its stack pointer is at the frame that the kernel has made.
-            unsafe { *((context.rsp as usize + SIGNAL_MASK_OFFSET) as *mut u64) &= !bit(SIGSYS) };
-            context.rip = pleat_return as *const () as u64;
-        }
-        Class::SignalStack => with_room(context, LITTLE, |context| change_signal_stack(context, place)),
-        Class::Process => with_room(context, MUCH, |context| processes::make(context, place)),
+        Class::Holds(pieces) => hold_and_call(context, pieces, place),
+        Class::Layout(pieces) => layout(context, pieces, place),
+        Class::Signals => change_signals(context),
+        Class::Return => deliver::go_back(context),
+        Class::SignalStack => change_signal_stack(context, place),
+        Class::Process => processes::make(context, place),
         Class::Refused => context.rax = answer(Err(Errno::NOSYS)),
     }
 }
@@ -72,14 +67,40 @@ fn change_signals(context: &mut Context) {
     context.rax = answer(result);
 }
 
+/// `sigaltstack(new, old)`.
 fn change_signal_stack(context: &mut Context, place: Place) {
-    // struct stack: address, flags, size. Its pages must be there whenever a signal comes.
-    if let Some([start, flags, bytes]) = copy_in(context.rdi)
-        && flags & 2 /* SS_DISABLE */ == 0
-    {
-        pin(start, start.saturating_add(bytes));
+    let [new, old, ..] = context.arguments();
+    let Some(stack) = SignalStack::of(context) else {
+        // Its frames come there, whatever they are of.
+        if let Some([start, flags, bytes]) = copy_in(new)
+            && flags & SS_DISABLE == 0
+        {
+            pin(start, start.saturating_add(bytes));
+        }
+        return hold_and_call(context, &[calls::Piece::Fix(0, 24), calls::Piece::Fix(1, 24)], place);
+    };
+    context.rax = answer(exchange_signal_stack(stack, new, old, context.rsp));
+}
+
+fn exchange_signal_stack(stack: SignalStack, new: u64, old: u64, stack_pointer: u64) -> Result<u64, Errno> {
+    let seen = stack.seen();
+    if new != 0 {
+        let words = copy_in(new).ok_or(Errno::FAULT)?;
+        stack.set_seen(seen.changed(words, stack_pointer)?);
+        let [start, _, bytes] = stack.seen().words();
+        // What runs there is above a call that a signal has interrupted on the same stack, and no deeper.
+        if is_stack(start) {
+            pin(start, start.saturating_add(bytes));
+        }
     }
-    hold_and_call(context, &[calls::Piece::Fix(0, 24), calls::Piece::Fix(1, 24)], place);
+    if old != 0 && !copy_out(old, seen.told(stack_pointer)) {
+        return Err(Errno::FAULT);
+    }
+    Ok(0)
+}
+
+fn is_stack(address: u64) -> bool {
+    super::main_stack(address).is_some() || KEPT.find(address).is_some()
 }
 
 /// What the kernel would put into the result register.
@@ -87,25 +108,13 @@ pub(super) fn answer(result: Result<u64, Errno>) -> u64 {
     result.unwrap_or_else(|errno| i64::from(errno.raw_os_error()).wrapping_neg() as u64)
 }
 
-/// The stack that a call comes from. One that nobody has told us of is kept in place around the stack pointer: the
-/// kernel will put frames of signals there.
+/// The stack that a call comes from.
 fn place(context: &Context) -> Place {
     let stack_pointer = context.rsp;
     let (thread, is_guest) = (thread::thread_id(), thread::process_id() != super::armed_process());
-    // A signal stack may lie in one of these: what runs there is above the call that the signal has interrupted, and no deeper.
     let is_signal_stack = PINNED.find(stack_pointer).is_some();
-    if let Some(stack) = super::main_stack(stack_pointer).or_else(|| KEPT.find(stack_pointer)) {
-        let stack = if is_signal_stack { 0 } else { stack.start };
-        return Place { stack, stack_pointer, thread, is_guest };
-    }
-    let (low, high) = (stack_pointer.saturating_sub(STRANGE_STACK_BYTES / 4), stack_pointer);
-    if context.has_on_signal_stack(stack_pointer) {
-        // All of it is in place.
-    } else if PINNED.find(low).is_none() || PINNED.find(high).is_none() {
-        let start = stack_pointer.saturating_sub(STRANGE_STACK_BYTES) & !4095;
-        pin(start, start + 2 * STRANGE_STACK_BYTES);
-    }
-    Place { stack: 0, stack_pointer, thread, is_guest }
+    let stack = super::main_stack(stack_pointer).or_else(|| KEPT.find(stack_pointer)).filter(|_| !is_signal_stack);
+    Place { stack: stack.map_or(0, |stack| stack.start), stack_pointer, thread, is_guest }
 }
 
 /// Addresses that are never managed, as seen from a call.
@@ -137,7 +146,7 @@ fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
         number::EXIT => {
             hold_robust_list(place);
             super::LAST_EXIT.store(arguments[0] as u32, Ordering::Relaxed);
-            return context.rip = pleat_bare as *const () as u64;
+            return leave(context, place, pleat_exit);
         }
         number::EXIT_GROUP => {
             if !place.is_guest {
@@ -157,6 +166,17 @@ fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     let mut hold = hold(place);
     gather(&mut hold, pieces, &arguments, place);
     go_on_with(context, &hold, arguments);
+}
+
+/// A thread ends by this piece of assembly, and gives its signal stack back when it runs there no more.
+fn leave(context: &mut Context, place: Place, stub: unsafe extern "C" fn()) {
+    static NOBODYS: AtomicU64 = AtomicU64::new(0);
+    // A guest's is its parent's.
+    let stack = SignalStack::of(context).filter(|_| !place.is_guest);
+    let (word, bit) = stack.map_or((&NOBODYS, 0), SignalStack::taken);
+    (context.r8, context.r9) = (bit, core::ptr::from_ref(word) as u64);
+    context.signal_mask = !signals::bit(SIGSYS);
+    context.rip = stub as *const () as u64;
 }
 
 /// The kernel looks at what a thread's robust mutexes are told by when the thread has ended. What it holds then is let go as that
@@ -200,6 +220,7 @@ fn go_on_with(context: &mut Context, hold: &Hold, arguments: [u64; 6]) {
     let slot = hold.slot();
     let mut changed = arguments;
     // Where the call's argument is a signal mask.
+    slot.sets_mask.store(0, Ordering::Relaxed);
     let mask = match context.rax as usize {
         number::RT_SIGSUSPEND => Some(0),
         number::PPOLL => Some(3),
@@ -210,6 +231,7 @@ fn go_on_with(context: &mut Context, hold: &Hold, arguments: [u64; 6]) {
         && let Some([mask]) = copy_in(changed[at])
     {
         slot.scratch[0].store(mask & !bit(SIGSYS), Ordering::Relaxed);
+        slot.sets_mask.store(1, Ordering::Relaxed);
         changed[at] = &raw const slot.scratch[0] as u64;
     }
     if context.rax as usize == number::PSELECT6
@@ -217,6 +239,7 @@ fn go_on_with(context: &mut Context, hold: &Hold, arguments: [u64; 6]) {
         && let Some([mask]) = copy_in(pointer)
     {
         slot.scratch[0].store(mask & !bit(SIGSYS), Ordering::Relaxed);
+        slot.sets_mask.store(1, Ordering::Relaxed);
         slot.scratch[1].store(&raw const slot.scratch[0] as u64, Ordering::Relaxed);
         slot.scratch[2].store(bytes, Ordering::Relaxed);
         changed[5] = &raw const slot.scratch[1] as u64;
@@ -280,12 +303,13 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
             forgotten = Some(Forgotten::at(start, end));
             if (start..end).contains(&context.rsp) {
                 hold.let_go();
-                return context.rip = pleat_unmap_self as *const () as u64;
+                return leave(context, place, pleat_unmap_self);
             }
         }
         _ => {}
     }
-    if context.rax as usize == number::PROCESS_MADVISE || touches_handler(start, end, context.rsp) {
+    let runs_there = SignalStack::of(context).is_none() && touches_handler(start, end, context.rsp);
+    if context.rax as usize == number::PROCESS_MADVISE || runs_there {
         return go_on_with(context, &hold, arguments);
     }
     // Right here, where no signal's handler can run in the middle of it: one that forks would wait for this call, and so would
