@@ -44,6 +44,8 @@ const MAP_PRIVATE: c_int = 2;
 const MAP_FIXED: c_int = 0x10;
 const MAP_ANONYMOUS: c_int = 0x20;
 const MAP_NORESERVE: c_int = 0x4000;
+const MAP_POPULATE: c_int = 0x8000;
+const MAP_NONBLOCK: c_int = 0x1_0000;
 const MAP_FIXED_NOREPLACE: c_int = 0x10_0000;
 
 /// This thread's errno.
@@ -78,17 +80,24 @@ pub(crate) unsafe extern "C" fn mmap(
     if is_refused_for_room(start as usize, bytes, protection, flags) {
         return to_libc(Err(Errno::NOMEM), usize::MAX) as *mut c_void;
     }
-    let (protection_word, flags_word, file_word) = (c_long::from(protection), c_long::from(flags), c_long::from(file));
+    let growing = if is_growth(protection, flags) { agent() } else { None };
+    let is_filled = growing.is_some() && flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
+    // What the kernel fills before the call returns is there before anybody has managed it.
+    let kernel_flags = if is_filled { flags & !MAP_POPULATE } else { flags };
+    let [protection_word, flags_word, file_word] = [protection, kernel_flags, file].map(c_long::from);
     // By libc's, which sets errno, and is trapped in user mode.
     // SAFETY: the caller's promise.
     let mapped = unsafe { syscall(remap::MMAP, start, bytes, protection_word, flags_word, file_word, offset) };
-    let is_to_be_managed =
-        protection & PROT_WRITE != 0 && flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE | MAP_ANONYMOUS;
     if mapped != -1
-        && is_to_be_managed
-        && let Some(agent) = agent()
+        && let Some(agent) = growing
     {
-        agent.has_grown(bytes, if flags & MAP_NORESERVE == 0 { Use::Dense } else { Use::Sparse });
+        let is_dense = is_filled || flags & MAP_NORESERVE == 0;
+        agent.has_grown(bytes, if is_dense { Use::Dense } else { Use::Sparse });
+        // What is managed comes at its first touch, which waits for room.
+        if is_filled && agent.keeper().is_none() {
+            // SAFETY: changes no content.
+            let _ = unsafe { remap::advise(mapped as usize, bytes, MADV_POPULATE_WRITE) };
+        }
     }
     if mapped != -1 && !user_mode::is_armed() && agent().is_some() {
         if flags & MAP_FIXED != 0 {
@@ -99,6 +108,11 @@ pub(crate) unsafe extern "C" fn mmap(
         }
     }
     mapped as *mut c_void
+}
+
+/// Whether such a mapping is memory that the program may fill.
+fn is_growth(protection: c_int, flags: c_int) -> bool {
+    protection & PROT_WRITE != 0 && flags & (MAP_PRIVATE | MAP_ANONYMOUS) == MAP_PRIVATE | MAP_ANONYMOUS
 }
 
 /// Whether there is no room for what is to replace something. Linux 6.12 refuses that with all in place, and tells of an unmapping
@@ -276,6 +290,7 @@ const MADV_DONTNEED: c_int = 4;
 const MADV_FREE: c_int = 8;
 const MADV_DONTFORK: c_int = 10;
 const MADV_WIPEONFORK: c_int = 18;
+const MADV_POPULATE_WRITE: c_int = 23;
 /// Discards locked pages, too.
 const MADV_DONTNEED_LOCKED: c_int = 24;
 

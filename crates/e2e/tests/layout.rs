@@ -32,6 +32,19 @@ fn blocks_that_are_filled_at_once_stay_inside_the_budget() {
     compare_spilling(&turn, &words([&program, "16", "8"]), [96, 32], Spill::May);
 }
 
+/// The same where the kernel is to fill it before mmap returns.
+#[test]
+fn blocks_that_are_populated_stay_inside_the_budget() {
+    let turn = turn("populated");
+    let program = match turn.compile("blocks.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    for mode in MODES {
+        compare_in(mode, &turn, &words([&program, "3", "48", "populate"]), [96, 40], Spill::May);
+    }
+}
+
 /// The same where malloc asks for the memory, inside libc: by brk, for a thread's heap by mprotect, for large blocks by mmap.
 #[test]
 fn heaps_that_are_filled_at_once_stay_inside_the_budget() {
