@@ -163,6 +163,8 @@ pub(crate) unsafe extern "C" fn munmap(start: *mut c_void, bytes: usize) -> c_in
     let result = unsafe { syscall(remap::MUNMAP, start, bytes) as c_int };
     if result == -1 {
         thread_blocks::are_there_still(blocks);
+    } else if let Some(agent) = agent() {
+        agent.has_shrunk(bytes);
     }
     result
 }

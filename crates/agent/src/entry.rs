@@ -71,6 +71,7 @@ pub(crate) fn claim(ledger: &'static Ledger, Identity { pid, is_elsewhere }: Ide
     };
     entry.claim.store(0, Ordering::Relaxed);
     entry.watcher.store(0, Ordering::Relaxed);
+    entry.promised_bytes.store(0, Ordering::Relaxed);
     let start_ticks = as_runner_sees(ledger, sys::process::start_ticks());
     entry.start_ticks.store(start_ticks.unwrap_or(0), Ordering::Relaxed);
     // Release: the supervisor, seeing the phase, sees the rest.

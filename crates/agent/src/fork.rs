@@ -355,7 +355,7 @@ impl Agent {
         unsafe { crate::heap::reset_after_fork() };
         // SAFETY: as above; the lock is held for the copying of two pointers only.
         unsafe { self.membership.reset() };
-        self.growth.reset_forks();
+        self.growth.reset_in_child();
         sys::thread_blocks::reset_in_child();
         thread::reset_bare_count();
         self.process.store(thread::process_id(), Ordering::Relaxed);
@@ -417,6 +417,7 @@ impl Agent {
             return false;
         };
         *self.membership.lock() = membership;
+        self.growth.join(membership.entry);
         crate::failure::note_in(&membership);
         true
     }

@@ -3,22 +3,25 @@
 //! While memory is managed the pager looks after it ([`pager::Pager::announce`]). Before, `pleat run` looks now and then,
 //! and programs fill their whole budget in that time. So once the run has been given half of what was left at the last look,
 //! who asks for more asks for a look first, and if the run is active then, waits until he is managed. So does who asks for
-//! more at once than the budget has left.
+//! more at once than the budget has left, of which a look tells nothing that others have been promised and are about to fill.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use page::ByteCount;
-use pager::ledger::Ledger;
+use pager::ledger::{Ledger, Process};
 use policy::sizing;
 use sys::process::peak_resident;
 use sys::sync::{Sharing, wait_while};
 use sys::{clock, thread};
 
+use crate::entry::Membership;
 use crate::watcher::Agent;
 
 /// Smaller steps are added up.
 const BYTES_MIN: u64 = 128 << 10;
+/// Who asks at once for this part of the budget in a run that is active waits until he is managed, however small he is yet.
+const PIECE_DIVISOR: u64 = 16;
 /// Longest wait for a look, which takes a fraction of a millisecond where a processor is free.
 const LOOK_PATIENCE: Duration = Duration::from_millis(20);
 /// Longest wait for management to begin: it takes two or three milliseconds where a processor is free. Who cannot be managed
@@ -29,6 +32,8 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// Without a lock: those who grow are threads of the program's. The numbers are estimates, read and written Relaxed.
 pub(crate) struct Growth {
     ledger: &'static Ledger,
+    /// This process's entry; null where it has none.
+    entry: AtomicPtr<Process>,
     /// What this process has been given since it last stopped to look.
     given: AtomicU64,
     /// The look of `pleat run` behind which the next one did not come in time; none at first.
@@ -45,9 +50,10 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    pub(crate) fn new(ledger: &'static Ledger) -> Self {
+    pub(crate) fn new(Membership { ledger, entry, .. }: Membership) -> Self {
         Self {
             ledger,
+            entry: AtomicPtr::new(core::ptr::from_ref(entry).cast_mut()),
             given: AtomicU64::new(0),
             late_behind: AtomicU32::new(u32::MAX),
             is_waited_for: AtomicBool::new(false),
@@ -79,13 +85,45 @@ impl Growth {
         self.forking.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// In a forked child, whose only thread has forked.
-    pub(crate) fn reset_forks(&self) {
+    /// In a forked child, whose only thread has forked. Its parent's entry is not its own.
+    pub(crate) fn reset_in_child(&self) {
         self.forking.store(0, Ordering::Relaxed);
+        self.entry.store(core::ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// This process has an entry of its own from now on.
+    pub(crate) fn join(&self, entry: &'static Process) {
+        self.entry.store(core::ptr::from_ref(entry).cast_mut(), Ordering::Relaxed);
+    }
+
+    fn entry(&self) -> Option<&'static Process> {
+        // SAFETY: null, or an entry of the ledger, whose mapping is never undone.
+        unsafe { self.entry.load(Ordering::Relaxed).as_ref() }
     }
 
     fn is_active(&self) -> bool {
         self.ledger.active.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes note of a piece that is about to be filled. Returns what all processes are about to fill; small pieces come and go.
+    fn promise(&self, bytes: u64) -> u64 {
+        match self.entry() {
+            Some(entry) if bytes > self.small() => {
+                entry.promise(bytes);
+                self.ledger.promised()
+            }
+            _ => bytes,
+        }
+    }
+
+    /// What a process may hold that is left alone.
+    fn small(&self) -> u64 {
+        sizing::managed_min(ByteCount(self.ledger.budget_bytes.load(Ordering::Relaxed))).0
+    }
+
+    /// The run is active: whether a process that asks for such a piece will be too large to go on unmanaged.
+    fn is_piece(&self, bytes: u64) -> bool {
+        bytes > self.ledger.budget_bytes.load(Ordering::Relaxed) / PIECE_DIVISOR
     }
 
     /// Whether so many bytes are more than the budget has left: then nobody is asked again before it is passed.
@@ -114,12 +152,12 @@ impl Growth {
     /// The run is active. Whether this process has become too large to go on unmanaged.
     fn is_large(&self, bytes: u64) -> bool {
         let given = self.given.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let small = sizing::managed_min(ByteCount(self.ledger.budget_bytes.load(Ordering::Relaxed)));
-        if given < BYTES_MIN.max(small.0) {
+        let small = self.small();
+        if given < BYTES_MIN.max(small) {
             return false;
         }
         self.given.store(0, Ordering::Relaxed);
-        peak_resident() > small
+        peak_resident().0 > small
     }
 }
 
@@ -139,16 +177,28 @@ impl Agent {
             return keeper.pager.announce(ByteCount(bytes as u64));
         }
         let growth = &self.growth;
-        let is_beyond = to_come == Use::Dense && growth.is_beyond_budget(bytes as u64);
-        if is_beyond && !growth.is_active() {
-            growth.ledger.activate();
-        } else if !growth.is_active() {
-            growth.look(bytes as u64);
+        let is_dense = to_come == Use::Dense;
+        if !growth.is_active() {
+            if is_dense && growth.is_beyond_budget(growth.promise(bytes as u64)) {
+                growth.ledger.activate();
+            } else {
+                growth.look(bytes as u64);
+            }
         }
-        let is_to_wait = growth.is_active() && (is_beyond || growth.is_large(bytes as u64));
+        let is_to_wait =
+            growth.is_active() && (is_dense && growth.is_piece(bytes as u64) || growth.is_large(bytes as u64));
         if is_to_wait && !growth.has_waited.load(Ordering::Relaxed) {
             growth.is_waited_for.store(true, Ordering::Relaxed);
             self.wait_until_managed(ByteCount(bytes as u64));
+        }
+    }
+
+    /// The program has given so many bytes back, filled or not.
+    pub(crate) fn has_shrunk(&self, bytes: usize) {
+        if let Some(entry) = self.growth.entry()
+            && bytes as u64 > self.growth.small()
+        {
+            entry.redeem(bytes as u64);
         }
     }
 

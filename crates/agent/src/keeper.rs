@@ -397,6 +397,11 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
         losses.look(membership, &keeper.standing, now);
         let share = membership.share();
         let rest = reclaimer.round(pager, share.bytes);
+        if membership.entry.promised_bytes.load(Ordering::Relaxed) > 0 {
+            // The first round may have waited long for the program, which has filled much meanwhile.
+            reclaimer.publish(pager);
+            membership.entry.promised_bytes.store(0, Ordering::Relaxed);
+        }
         if losses.is_beyond(share, rest.exhausted, now) {
             report_exhausted(membership);
         }

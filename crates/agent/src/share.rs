@@ -85,11 +85,14 @@ fn has_room_to_spill(membership: &Membership) -> bool {
 }
 
 impl Membership {
-    /// What this process may hold now: its share of what `pleat run` and the processes that are not managed leave.
+    /// What this process may hold now: its share of what `pleat run` and the processes that are not managed leave,
+    /// and what others are about to fill before anybody counts it.
     pub(crate) fn share(&self) -> Share {
         let budget = self.ledger.budget_bytes.load(Ordering::Relaxed);
         let watching = self.processes().filter(|(_, phase)| *phase == Phase::Watching);
+        let promised = self.ledger.promised().saturating_sub(self.entry.promised_bytes.load(Ordering::Relaxed));
         let unmanaged = watching.map(|(entry, _)| entry.get(Gauge::ResidentBytes)).sum::<u64>()
+            + promised
             + self.ledger.runner_bytes.load(Ordering::Relaxed);
         // However much others take, something must be left to work with.
         let left = ByteCount(budget.saturating_sub(unmanaged).max(budget / 8));

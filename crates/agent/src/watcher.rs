@@ -74,7 +74,7 @@ impl Agent {
     ) -> Result<Self, Errno> {
         Ok(Self {
             membership: Lock::new(membership),
-            growth: Growth::new(membership.ledger),
+            growth: Growth::new(membership),
             library_memory,
             bearings,
             stack,
@@ -147,7 +147,11 @@ extern "C" fn watch(argument: usize) -> ! {
     }
 }
 
+/// Whether the process is large, or about to be.
 fn is_large(membership: &Membership) -> bool {
+    if membership.entry.promised_bytes.load(Ordering::Relaxed) > 0 {
+        return true;
+    }
     let budget = ByteCount(membership.ledger.budget_bytes.load(Ordering::Relaxed));
     sys::process::resident_anonymous().is_some_and(|resident| resident > policy::sizing::managed_min(budget))
 }

@@ -14,6 +14,7 @@ mod numbers;
 mod occupant;
 mod proc;
 mod program;
+mod promises;
 mod record;
 mod run;
 mod sharing;

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::numbers::Numbers;
 use crate::proc::{self, Stat, has_stopped_thread};
+use crate::promises::Promises;
 use crate::sharing::Sharing;
 
 /// Ended processes that keep an entry of their own in the statistics.
@@ -42,6 +43,7 @@ struct Tracked {
     resident: ByteCount,
     resident_peak: ByteCount,
     sharing: Sharing,
+    promises: Promises,
     /// The handler's `busy_since_ns`, and how long it has been seen unchanged.
     busy_since_ns: u64,
     busy_for: Duration,
@@ -108,7 +110,10 @@ impl Table {
                 self.bad_ends.insert(tracked.pid, phase);
             }
             look.stopped |= phase == Phase::Stopped;
-            let alive = tracked.measure(entry, phase, is_alone, thorough || bad);
+            if phase == Phase::Watching {
+                tracked.measure(entry, elapsed, is_alone);
+            }
+            let alive = tracked.is_alive(entry, phase, thorough || bad);
             if alive && tracked.is_stuck(entry, elapsed) && tracked.is_itself() {
                 look.stuck.push(tracked.pid);
             }
@@ -244,22 +249,26 @@ impl Tracked {
             resident: ByteCount::ZERO,
             resident_peak: ByteCount::ZERO,
             sharing: Sharing::default(),
+            promises: Promises::default(),
             busy_since_ns: 0,
             busy_for: Duration::ZERO,
         }
     }
 
-    /// Measures what the agent does not count yet. Returns whether the process lives.
-    fn measure(&mut self, entry: &Process, phase: Phase, is_alone: bool, thorough: bool) -> bool {
-        if phase == Phase::Watching {
-            let held = proc::resident_anonymous(self.pid).unwrap_or_default();
-            let shared = if is_alone { ByteCount::ZERO } else { self.sharing.look(self.pid, held) };
-            self.resident = held.saturating_sub(shared);
-            self.resident_peak = self.resident_peak.max(self.resident);
-            // The other agents leave room for what this process holds. If its agent starts to count in this very
-            // moment, its next count puts this right.
-            entry.set(Gauge::ResidentBytes, self.resident.0);
-        }
+    /// Measures what the agent does not count yet.
+    fn measure(&mut self, entry: &Process, elapsed: Duration, is_alone: bool) {
+        let (pid, sharing) = (self.pid, &mut self.sharing);
+        self.resident = self.promises.look(entry, elapsed, || {
+            let held = proc::resident_anonymous(pid).unwrap_or_default();
+            held.saturating_sub(if is_alone { ByteCount::ZERO } else { sharing.look(pid, held) })
+        });
+        self.resident_peak = self.resident_peak.max(self.resident);
+        // The other agents leave room for what this process holds. If its agent starts to count in this very
+        // moment, its next count puts this right.
+        entry.set(Gauge::ResidentBytes, self.resident.0);
+    }
+
+    fn is_alive(&self, entry: &Process, phase: Phase, thorough: bool) -> bool {
         // A zombie has no memory, but neither has a program in the middle of an exec: its state tells.
         let unsure = thorough || (phase == Phase::Watching && self.resident == ByteCount::ZERO);
         let stat = unsure.then(|| Stat::of(self.pid)).flatten();
@@ -334,8 +343,14 @@ fn phase_name(phase: Phase) -> &'static str {
 /// Makes an entry new. Its process has ended, so nobody else writes to it.
 fn free(entry: &Process) {
     entry.phase.store(Phase::Free as u32, Relaxed);
-    let words =
-        [&entry.start_ticks, &entry.watcher, &entry.main_has_ended, &entry.busy_since_ns, &entry.footprint_peak];
+    let words = [
+        &entry.start_ticks,
+        &entry.watcher,
+        &entry.promised_bytes,
+        &entry.main_has_ended,
+        &entry.busy_since_ns,
+        &entry.footprint_peak,
+    ];
     let rows = entry.gauges.iter().chain(&entry.peaks).chain(&entry.counters).chain(&entry.failure);
     words.into_iter().chain(rows).for_each(|word| word.store(0, Relaxed));
     entry.faults.iter().flat_map(|histogram| &histogram.buckets).for_each(|bucket| bucket.store(0, Relaxed));

@@ -76,6 +76,18 @@ fn processes_that_grow_together_stay_inside_the_budget() {
     compare_spilling(&turn, &words(["/bin/sh", "-c", all, &program]), [128, 64], Spill::May);
 }
 
+/// The same where each of them asks for all of it before any of it is filled, so that nobody sees it coming.
+#[test]
+fn processes_that_have_asked_for_large_pieces_stay_inside_the_budget() {
+    let turn = turn("pieces");
+    let program = match turn.compile("pieces.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    // Not in user mode, where what a call is to fill is held until it returns.
+    compare_spilling(&turn, &words([&program, "6", "40"]), [96, 48], Spill::May);
+}
+
 /// The same of memory that the program has from the beginning.
 #[test]
 fn a_declared_array_that_is_filled_at_once_stays_inside_the_budget() {

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
 use sys::sync::{Sharing, wake_all};
@@ -20,7 +20,7 @@ pub mod reference_log;
 pub mod turns;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x09");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0a");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -277,6 +277,8 @@ pub struct Process {
     pub watcher: AtomicU64,
     /// What of what it holds counts where the budget is dealt out (`policy::shares::Claim::number`).
     pub claim: AtomicU64,
+    /// What it has asked for in large pieces and not filled yet, as far as anybody knows; 0 once its agent counts what it holds.
+    pub promised_bytes: AtomicU64,
     /// 1 once `pleat run` has seen that the main thread has ended, while the process is not managed.
     pub main_has_ended: AtomicU64,
     /// `CLOCK_MONOTONIC` nanoseconds at which the fault handler began what it is doing; 0 while it waits for work.
@@ -337,6 +339,18 @@ impl Process {
             .sum()
     }
 
+    /// It is about to fill so many bytes.
+    pub fn promise(&self, bytes: u64) {
+        // SeqCst: see `Ledger::promised`.
+        self.promised_bytes.fetch_add(bytes, SeqCst);
+    }
+
+    /// So many of the bytes that were promised are there by now, or will not come.
+    pub fn redeem(&self, bytes: u64) {
+        // Relaxed: an estimate.
+        let _ = self.promised_bytes.fetch_update(Relaxed, Relaxed, |promised| Some(promised.saturating_sub(bytes)));
+    }
+
     /// Keeps the reason for the end; longer ones are cut.
     pub fn set_failure(&self, reason: &str) {
         write_text(&self.failure, reason);
@@ -386,6 +400,14 @@ impl Ledger {
         // Release: who sees the look sees what is left.
         self.runner_ticks.fetch_add(1, Release);
         wake_all(&self.runner_ticks, Sharing::Machine);
+    }
+
+    /// What all processes have been promised.
+    pub fn promised(&self) -> u64 {
+        let used = self.processes_used.load(Acquire) as usize;
+        let entries = self.processes[..used.min(PROCESSES_MAX)].iter();
+        // SeqCst: of two that are promised something at once the later one sees both.
+        entries.map(|entry| entry.promised_bytes.load(SeqCst)).sum()
     }
 
     /// Under which name the custodian is called.
