@@ -284,6 +284,16 @@ static void *thread(void *nothing) {
     return 0;
 }
 
+// A signal stack that is given back, and used for something else, while it is still set: nobody writes there, but for a signal.
+static void *forgetful(void *nothing) {
+    unsigned char *memory = malloc(STACK);
+    stack_t forgotten = {.ss_sp = memory, .ss_size = STACK};
+    check("sigaltstack", sigaltstack(&forgotten, 0), 0);
+    free(memory), memory = malloc(STACK), fill(memory, STACK, 99);
+    for (int round = 0; round < 100; round++) getppid(), usleep(1), expect("what was a signal stack", memory, STACK, 99);
+    return nothing;
+}
+
 static void *sleeper(void *nothing) {
     pause();
     return nothing;
@@ -292,6 +302,7 @@ static void *sleeper(void *nothing) {
 static void threads(void) {
     pthread_t id;
     for (int round = 0; round < 2; round++) check("pthread_create", pthread_create(&id, 0, thread, 0), 0), pthread_join(id, 0);
+    check("pthread_create", pthread_create(&id, 0, forgetful, 0), 0), pthread_join(id, 0);
     void *result;
     pthread_create(&id, 0, sleeper, 0), usleep(20000), pthread_cancel(id), pthread_join(id, &result);
     printf("threads: cancelled %d\n", result == PTHREAD_CANCELED);

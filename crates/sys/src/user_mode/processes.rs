@@ -25,7 +25,7 @@ const CLONE_SETTLS: u64 = 0x8_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 /// `struct clone_args` up to `set_tid_size`; the flags come first, stack and thread block at 5 to 7.
 const CLONE_WORDS: usize = 8;
-/// Room of a stack of which only the top is known.
+/// Room of a stack of which only the top is known, or needed.
 const STACK_BYTES: u64 = 64 << 10;
 const THREAD_BLOCK_BYTES: u64 = 8192;
 
@@ -119,10 +119,13 @@ fn stack_for(wish: &Wish) -> [u64; 4] {
     [start, flags | bit << 32, bytes, core::ptr::from_ref(word) as u64]
 }
 
-/// The kernel writes signal frames to the new stack until the thread has its signal stack, and ids and its own notes to the new thread block.
+/// The kernel writes signal frames to the new stack, until the thread has its signal stack, and ids and its own notes to the new
+/// thread block.
 fn prepare(wish: &Wish) {
     if wish.stack_top != 0 && KEPT.find(wish.stack_top - 1).is_none() {
-        let start = if wish.stack == 0 { wish.stack_top.saturating_sub(STACK_BYTES) } else { wish.stack };
+        // A thread's signals have another stack soon; pinned memory is filled, and never leaves.
+        let is_short = wish.stack == 0 || wish.flags & CLONE_THREAD != 0;
+        let start = if is_short { wish.stack.max(wish.stack_top.saturating_sub(STACK_BYTES)) } else { wish.stack };
         pin(start, wish.stack_top);
     }
     if wish.flags & CLONE_SETTLS != 0 && KEPT.find(wish.thread_block).is_none() {
