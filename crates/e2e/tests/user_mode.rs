@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use pleat_e2e::{
-    Run, Setting, Turn, assert_cold, assert_same, folded_by, plain, plain_by, pleat_words, skipped, stats, turn, words,
+    Run, Setting, Spill, Turn, assert_cold, assert_same, compare_in, folded_by, plain, plain_by, pleat_words, skipped,
+    stats, turn, words,
 };
 
 /// The user with no rights at all.
@@ -281,8 +282,18 @@ fn a_user_namespace_in_user_mode() {
     }
 }
 
-/// The handler of system calls begins on it.
+/// Nothing of ours begins on it, nor below it.
 #[test]
 fn a_signal_stack_of_8_kib_is_enough() {
     compare_source("small-signal-stack", "24M", "altstack.c", &[]);
+}
+
+/// Of a stack that the program supplies what its thread uses comes in, and no more.
+#[test]
+fn threads_on_stacks_of_the_programs_own_stay_inside_the_budget() {
+    let turn = turn("supplied");
+    match turn.compile("supplied.c", &["-pthread"]) {
+        Ok(program) => compare_in("--user-mode", &turn, &words([&program]), [32, 24], Spill::May),
+        Err(why) => skipped(&why),
+    }
 }
