@@ -3,14 +3,14 @@
 //! What shares our memory begins in assembly, because it may have a stack of its own, or ours. What gets a copy of it is
 //! made right here, inside the handler: its agent must have taken the memory over before any code of the program runs.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 use super::context::Context;
 use super::holds::{self, Place};
 use super::huge_pages::Barred;
 use super::memory::{Memory, copy_in};
-use super::signal_stacks::SignalStack;
+use super::signal_stacks::{self, SignalStack};
 use super::stubs::pleat_clone;
 use super::trap::{answer, hold, note_return, safe};
 use super::{KEPT, calls, dispatch_this_thread, hooks, pin};
@@ -112,10 +112,8 @@ pub(super) fn make(context: &mut Context, place: Place) {
 /// bytes for who needs none: what has our memory and is waited for has ours, where nobody is while it runs; what is not waited for
 /// and no thread has none, for nobody would know when it is free again.
 fn stack_for(wish: &Wish) -> [u64; 4] {
-    static NOBODYS: AtomicU64 = AtomicU64::new(0);
     let stack = (wish.flags & CLONE_THREAD != 0).then(SignalStack::take).flatten();
-    let Some(stack) = stack else { return [0, 0, 0, &raw const NOBODYS as u64] };
-    let ([start, flags, bytes], (word, bit)) = (stack.words(), stack.taken());
+    let ([start, flags, bytes], (word, bit)) = (stack.map_or([0; 3], SignalStack::words), signal_stacks::taken(stack));
     [start, flags | bit << 32, bytes, core::ptr::from_ref(word) as u64]
 }
 

@@ -81,13 +81,8 @@ impl SignalStack {
 
     /// Nobody runs on it any more.
     pub(super) fn give_back(self) {
-        let (word, bit) = self.taken();
+        let (word, bit) = taken(Some(self));
         word.fetch_and(!(1 << bit), Ordering::Release);
-    }
-
-    /// What assembly clears when nobody runs on it any more.
-    pub(super) fn taken(self) -> (&'static AtomicU64, u64) {
-        (&TAKEN[self.area], self.at as u64)
     }
 
     fn make_usable(self) -> Result<(), Errno> {
@@ -137,6 +132,12 @@ impl SignalStack {
     pub(super) fn set_seen(self, seen: Seen) {
         self.desk().seen.iter().zip(seen.words()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     }
+}
+
+/// What assembly clears when nobody runs on a stack any more: a word, and which bit of it. A word of nobody's, where there is none.
+pub(super) fn taken(stack: Option<SignalStack>) -> (&'static AtomicU64, u64) {
+    static NOBODYS: AtomicU64 = AtomicU64::new(0);
+    stack.map_or((&NOBODYS, 0), |stack| (&TAKEN[stack.area], stack.at as u64))
 }
 
 /// The signal stack that the program has set for a thread.

@@ -1,13 +1,13 @@
 //! The trap: what happens when the program makes a system call.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::calls::{self, Class};
 use super::context::Context;
 use super::deliver;
 use super::holds::{self, Hold, Place};
 use super::memory::{Memory, bring_in, copy_in, copy_out};
-use super::signal_stacks::{SS_DISABLE, SignalStack};
+use super::signal_stacks::{self, SS_DISABLE, SignalStack};
 use super::signals::{self, SIGSYS, bit};
 use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_exit, pleat_unmap_self};
 use super::{KEPT, PINNED, hooks, huge_pages, pin, processes};
@@ -170,10 +170,8 @@ fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
 
 /// A thread ends by this piece of assembly, and gives its signal stack back when it runs there no more.
 fn leave(context: &mut Context, place: Place, stub: unsafe extern "C" fn()) {
-    static NOBODYS: AtomicU64 = AtomicU64::new(0);
     // A guest's is its parent's.
-    let stack = SignalStack::of(context).filter(|_| !place.is_guest);
-    let (word, bit) = stack.map_or((&NOBODYS, 0), SignalStack::taken);
+    let (word, bit) = signal_stacks::taken(SignalStack::of(context).filter(|_| !place.is_guest));
     (context.r8, context.r9) = (bit, core::ptr::from_ref(word) as u64);
     context.signal_mask = !signals::bit(SIGSYS);
     context.rip = stub as *const () as u64;
