@@ -23,6 +23,8 @@ const CLONE_NEWTIME: c_int = 0x80;
 /// The longest wait for the watcher, in looks: it may be about to become a keeper.
 const LOOKS_MAX: u32 = 500;
 const LOOK: Duration = Duration::from_millis(1);
+/// How often a call is made again while the kernel still counts the thread that has gone, at a look's distance.
+const REPEATS_MAX: u32 = 100;
 
 /// Whether the watcher is to go, and whether it does.
 const STAYS: u32 = 0;
@@ -75,11 +77,19 @@ pub(crate) extern "C" fn setns(descriptor: c_int, kinds: c_int) -> c_int {
 impl Agent {
     /// Makes a call while there is no watcher, if that can be had. No signal's handler runs meanwhile: one that forks would wait
     /// at the gate for the thread that it interrupts.
-    fn without_watcher(&'static self, call: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    fn without_watcher(&'static self, call: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
         let mask = thread::block_signals();
         self.close_gate();
         let is_gone = self.keeper().is_none() && self.send_watcher_away();
-        let result = call();
+        let mut result = call();
+        // A thread's number goes some instructions before it ceases to be counted, and its processor may be taken away
+        // between them.
+        let mut repeats = if is_gone { REPEATS_MAX } else { 0 };
+        while result == Err(Errno::INVAL) && repeats > 0 && !sys::process::is_multithreaded() {
+            thread::sleep(LOOK);
+            result = call();
+            repeats -= 1;
+        }
         if is_gone && watcher::start(self).is_err() {
             // No thread can be made once children are to have process ids of their own (CLONE_NEWPID): the program runs
             // outside the budget, and loses nothing.
@@ -114,8 +124,6 @@ impl Agent {
         while is_there() {
             thread::sleep(LOOK);
         }
-        // Its number goes some instructions before it ceases to be counted.
-        thread::sleep(LOOK);
         self.leave.change(GOES, STAYS)
     }
 }

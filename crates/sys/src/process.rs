@@ -248,6 +248,11 @@ pub fn has_only(others: u32) -> bool {
     stat.is_some_and(|stat| crate::proc_files::has_only(&stat, others))
 }
 
+/// Whether this process is known to have several threads.
+pub fn is_multithreaded() -> bool {
+    field_of_stat(20).is_some_and(|threads| threads > 1)
+}
+
 fn field_of_stat(number: usize) -> Option<u64> {
     Stat::read(open(c"/proc/self/stat", OFlags::RDONLY).ok()?)?.field(number)
 }
