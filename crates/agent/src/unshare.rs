@@ -108,12 +108,13 @@ impl Agent {
         if !is_ours || watcher == 0 || !self.leave.change(STAYS, IS_TO_GO) {
             return false;
         }
-        wake_all(&membership.ledger.active, Sharing::Machine);
         let is_there = || sys::process::process_exists(watcher);
         for _ in 0..LOOKS_MAX {
             if !is_there() {
                 break;
             }
+            // Each time: it may have looked before it was asked to go, and fall asleep only now.
+            wake_all(&membership.ledger.active, Sharing::Machine);
             thread::sleep(LOOK);
         }
         if self.leave.change(IS_TO_GO, STAYS) {

@@ -136,6 +136,9 @@ extern "C" fn watch(argument: usize) -> ! {
             }
             thread::sleep(LOOK_ACTIVE);
         } else {
+            if agent.fault == b"watcher-dozes" {
+                thread::sleep(Duration::from_millis(100));
+            }
             wait_while(&membership.ledger.active, 0, LOOK, Sharing::Machine);
             let now = membership.ledger.runner_ticks.load(Ordering::Relaxed);
             if now == ticks && !membership.is_active() && is_orphaned(&membership) {

@@ -103,7 +103,9 @@ static int forks(const uint64_t *first, int depth) {
 
 int main(int count, char **words) {
     // While the program is small.
-    int early = strcmp(words[1], "early") ? 0 : unshare(CLONE_NEWUSER);
+    int is_later = !strcmp(words[1], "later");
+    if (is_later) usleep(50000);
+    int early = is_later || !strcmp(words[1], "early") ? unshare(CLONE_NEWUSER) : 0;
     if (!strcmp(words[1], "entered")) early = enter_user_namespace();
     uint64_t *first = fill(PAGES, 1);
     int bad = press();

@@ -148,7 +148,7 @@ static int change_surroundings(const char *what) {
     if (!strcmp(what, "mounts"))
         return unshare(CLONE_NEWNS) || mount("none", "/", 0, MS_REC | MS_PRIVATE, 0) ||
                mount("none", "/dev/shm", "tmpfs", 0, 0) || mount("none", "/proc", "tmpfs", 0, 0);
-    if (!strcmp(what, "early") || !strcmp(what, "entered")) return 0;
+    if (!strcmp(what, "early") || !strcmp(what, "later") || !strcmp(what, "entered")) return 0;
     if (!strcmp(what, "people")) return unshare(CLONE_NEWUSER);
     if (!strcmp(what, "threads")) return change_user_of_all();
     return UNKNOWN;

@@ -79,6 +79,22 @@ fn a_small_program_gets_a_user_namespace() {
     }
 }
 
+/// The watcher is asked to go when it has just looked whether it is.
+#[test]
+fn a_dozing_watcher_goes_for_a_user_namespace() {
+    let turn = turn("rights-dozes");
+    let program = match turn.compile("rights.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let before = plain(&words([&program, "later"]));
+    if before.stdout != b"0, equal, child 0\n" {
+        return skipped("there are no user namespaces here");
+    }
+    let after = folded(&turn.options("48M"), &words(["env", "PLEAT_FAULT=watcher-dozes", &program, "later"]));
+    assert_same(&before, &after);
+}
+
 /// As docs/programs.md has it: once memory is managed the agent's threads stand in the way. The program goes on.
 #[test]
 fn a_user_namespace_is_refused() {
