@@ -50,9 +50,27 @@ impl Identity {
 /// Opens the ledger at `path`. `ACCESS`: this process may not join the run; anything else: the run is over, or it is
 /// not a ledger of ours.
 pub(crate) fn open(path: &CStr) -> Result<&'static Ledger, Errno> {
-    let ledger: &'static Ledger = sys::process::open_shared(path)?;
+    let ledger = sys::process::open_shared(path)?;
+    if is_ours(ledger) { Ok(ledger) } else { Err(Errno::INVAL) }
+}
+
+/// The same for a visit, if it can be opened.
+pub(crate) fn visit(path: &CStr, visit: impl FnOnce(&Ledger)) {
+    let _ = sys::process::visit_shared(path, |ledger| {
+        if is_ours(ledger) {
+            visit(ledger);
+        }
+    });
+}
+
+fn is_ours(ledger: &Ledger) -> bool {
     // Acquire: what `pleat run` wrote before the magic number is there.
-    if ledger.magic.load(Ordering::Acquire) == MAGIC { Ok(ledger) } else { Err(Errno::INVAL) }
+    ledger.magic.load(Ordering::Acquire) == MAGIC
+}
+
+/// Whether a run does without permission for faults inside system calls.
+pub(crate) fn is_in_user_mode(ledger: &Ledger) -> bool {
+    ledger.user_mode.load(Ordering::Relaxed) != 0
 }
 
 /// Claims an entry for this process.
@@ -113,9 +131,9 @@ impl Membership {
         self.processes().filter(|(_, phase)| *phase == Phase::Managing).map(|(entry, _)| entry)
     }
 
-    /// Whether this run does without permission for faults inside system calls.
+    /// See [`is_in_user_mode`].
     pub(crate) fn is_in_user_mode(&self) -> bool {
-        self.ledger.user_mode.load(Ordering::Relaxed) != 0
+        is_in_user_mode(self.ledger)
     }
 
     /// Whether compression has begun in this run.

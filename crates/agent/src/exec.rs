@@ -212,11 +212,22 @@ enum Program {
 }
 
 impl Program {
-    /// By libc, which sets errno, and is trapped in user mode.
+    /// As libc does it.
     ///
     /// # Safety
     /// As for execve.
     unsafe fn call(self, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
+        if user_mode::is_armed() {
+            let (strings, settings) = (arguments as usize, environment as usize);
+            let errno = match self {
+                Self::Named(path) => user_mode::execute(process::EXECVE, [path as usize, strings, settings, 0, 0, 0]),
+                Self::Below(directory, path, flags) => {
+                    let (directory, flags) = (directory as usize, flags as usize);
+                    user_mode::execute(process::EXECVEAT, [directory, path as usize, strings, settings, flags, 0])
+                }
+            };
+            return to_libc(Err(errno), -1);
+        }
         let result = match self {
             // SAFETY: the caller's promise.
             Self::Named(path) => unsafe { syscall(process::EXECVE, path, arguments, environment) },
@@ -382,7 +393,7 @@ pub(crate) fn hide(environment: *const *const c_char) {
     unsafe { array.wrapping_add(kept).write_volatile(core::ptr::null()) };
 }
 
-/// libc's array, or the kernel's where libc has none. Another library's constructor may have made it longer by now.
+/// libc's array, or the kernel's where libc has none yet. Where our constructor is not the first, another one may have made it longer.
 fn libc_environment(kernels: *const *const c_char) -> *const *const c_char {
     let environ = weak_address!("environ");
     // SAFETY: null, or libc's variable, which is a pointer.

@@ -42,6 +42,9 @@ const ZYGOTE: &CStr = c"--type=zygote";
 /// Why a process has no entry in the ledger that `pleat run` could make use of.
 pub(crate) const STRANGE: &str = "it is in a namespace of process ids whose /proc does not show `pleat run`";
 
+/// Why it has none in user mode, where each trap of a system call is a signal.
+const TRACED: &str = "it is traced, and in user mode each of its system calls would stop it";
+
 /// The address of a symbol, or 0 where nothing that is loaded has it. A plain reference would keep the agent, and with it
 /// the program, from being loaded there.
 macro_rules! weak_address {
@@ -87,13 +90,26 @@ static AGENT: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment: *const *const c_char) {
     // Other C libraries pass no arguments: nothing may be looked at before this.
     let Some(register) = register_fork_handlers() else { return };
+    if let Some(reason) = obstacle(arguments, environment) {
+        keep_out(environment, reason);
+        return exec::hide(environment);
+    }
     if heap::has_room(pager::JOURNAL_BYTES).is_err() {
         // What this one starts finds in the environment what it has found, and may have more room.
         return do_without(environment);
     }
     let bearings = Bearings::of(environment);
-    join(arguments, environment, register, bearings);
+    join(environment, register, bearings);
     exec::hide(environment);
+}
+
+/// Leaves nothing mapped: sanitizers begin behind us, and end a program in which something lies where they want to be.
+fn keep_out(environment: *const *const c_char, reason: &str) {
+    let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
+    entry::visit(path, |ledger| {
+        sys::addresses::take_back(&ledger.address_bytes);
+        stay_idle(ledger, reason);
+    });
 }
 
 /// This process's limits leave the agent no memory: it runs as it would without us.
@@ -104,12 +120,7 @@ fn do_without(environment: *const *const c_char) {
 }
 
 /// Joins the run that the environment leads to.
-fn join(
-    arguments: *const *const c_char,
-    environment: *const *const c_char,
-    register: RegisterForkHandlers,
-    bearings: Option<Bearings>,
-) {
+fn join(environment: *const *const c_char, register: RegisterForkHandlers, bearings: Option<Bearings>) {
     let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
     let ledger = match entry::open(path) {
         Ok(ledger) => ledger,
@@ -121,8 +132,8 @@ fn join(
         return;
     }
     sys::addresses::take_back(&ledger.address_bytes);
-    if let Some(reason) = obstacle(arguments, environment) {
-        return stay_idle(ledger, reason);
+    if entry::is_in_user_mode(ledger) && sys::process::is_traced() {
+        return stay_idle(ledger, TRACED);
     }
     if heap::has_room(pager::JOURNAL_BYTES).is_err() {
         // The limit was what the agent of an executed program had made of it.
@@ -196,7 +207,11 @@ fn obstacle(arguments: *const *const c_char, environment: *const *const c_char) 
     if strings(arguments).any(|argument| argument == ZYGOTE) {
         return Some("a zygote of Chromium or Electron ends when it has a second thread (see --no-zygote)");
     }
-    let is_sanitized = weak!("__asan_init") || weak!("__hwasan_init") || weak!("__msan_init") || weak!("__tsan_init");
+    let is_sanitized = weak!("__asan_init")
+        || weak!("__hwasan_init")
+        || weak!("__lsan_init")
+        || weak!("__msan_init")
+        || weak!("__tsan_init");
     is_sanitized.then_some("it is built with a sanitizer, which watches the agent's accesses as well")
 }
 

@@ -1,5 +1,5 @@
 // Fills memory with noise, and forks once a line comes. The child looks at all of it in a fork handler that was registered
-// before any library's, while its parent's agent serves it. Says how the child has ended.
+// before the agent's (lost_first.c), while its parent's agent serves it. Says how the child has ended.
 //   lost MIB          it looks at all of it
 //   lost MIB change   it moves a third, discards another and unmaps a part of the last, and looks for what must be where then
 #define _GNU_SOURCE
@@ -54,9 +54,7 @@ static void look(void) {
     if (sum == 0) _exit(2);
 }
 
-static void begin(void) { pthread_atfork(0, 0, look); }
-
-__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = begin;
+void begin(void) { pthread_atfork(0, 0, look); }
 
 int main(int count, char **arguments) {
     if (count < 2) return 2;

@@ -105,6 +105,15 @@ impl Turn {
         }
     }
 
+    /// Compiles `lost.c`, of which the fork handler is registered before the agent's.
+    ///
+    /// # Errors
+    /// What the compiler says, or that there is none.
+    pub fn compile_lost(&self) -> Result<String, String> {
+        let first = self.compile("lost_first.c", &["-shared", "-fPIC", "-Wl,-z,initfirst"])?;
+        self.compile("lost.c", &["-rdynamic", "-Wl,--no-as-needed", &first])
+    }
+
     /// Checks that a run has left nothing: no swap file, no shared memory, no process.
     ///
     /// # Panics

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pleat_e2e::{Run, Turn, assert_same, folded, plain, pleat_command, python, skipped, text, turn, words};
+use pleat_e2e::{MODES, Run, Turn, assert_same, folded, plain, pleat_command, python, skipped, text, turn, words};
 
 /// 120 MiB of noise, and a sum over it: nothing a codec could fold.
 const NOISE: &str = "import hashlib, random\nr = random.Random(3)\nx = [r.randbytes(4000) for _ in range(31000)]\n\
@@ -150,19 +150,33 @@ fn a_line_of_the_agent_stays_in_the_file_of_standard_error() {
     assert!(log.starts_with("pleat: process ") && log.ends_with(")\na\nb\n"), "{log}");
 }
 
-/// Its memory functions are the sanitizer's, which look at managed memory: the agent must not work there.
+/// Their memory functions are the sanitizer's, which look at managed memory; one ends where the agent would have its own, one stops
+/// all threads and reads what they have: the agent must not work there.
 #[test]
-fn a_program_with_a_sanitizer() {
-    let turn = turn("sanitizer");
-    let program = match turn.compile("static.c", &["-fsanitize=address"]) {
-        Ok(program) => program,
-        Err(why) => return skipped(&why),
-    };
-    let command = words([&program]);
-    let (before, after) = (plain(&command), folded(&turn.options("32M"), &command));
-    assert_same(&before, &after);
-    assert!(after.stderr.contains("outside the budget: it is built with a sanitizer"), "{}", after.stderr);
-    turn.assert_clean(&after);
+fn programs_with_sanitizers() {
+    for kind in ["address", "leak", "thread"] {
+        let turn = turn(&format!("sanitizer-{kind}"));
+        let program = match turn.compile("static.c", &[&format!("-fsanitize={kind}")]) {
+            Ok(program) => program,
+            Err(why) => return skipped(&why),
+        };
+        let command = words([&program]);
+        let before = plain(&command);
+        if before.stdout != b"static\n" {
+            skipped(&format!("-fsanitize={kind} does not work here: {}", before.stderr));
+            continue;
+        }
+        for mode in MODES {
+            let after = folded(&turn.options_in(mode, "32M"), &command);
+            assert_same(&before, &after);
+            assert!(
+                after.stderr.contains("outside the budget: it is built with a sanitizer"),
+                "{kind}: {}",
+                after.stderr
+            );
+            turn.assert_clean(&after);
+        }
+    }
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn a_damaged_segment_ends_the_program_with_its_name() {
 #[test]
 fn a_damaged_segment_that_a_forked_child_touches_ends_the_child_alone() {
     let turn = turn("damage-child");
-    let program = match turn.compile("lost.c", &[]) {
+    let program = match turn.compile_lost() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
@@ -219,7 +219,7 @@ fn a_swap_file_that_cannot_be_read_ends_the_program() {
 #[test]
 fn a_swap_file_that_cannot_be_read_for_a_forked_child_ends_the_child_alone() {
     let turn = turn("unreadable-child");
-    let program = match turn.compile("lost.c", &[]) {
+    let program = match turn.compile_lost() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };

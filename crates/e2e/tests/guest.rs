@@ -30,6 +30,7 @@ const TAKEN: &[&str] = &[
     "__curbrk",
     "__asan_init",
     "__hwasan_init",
+    "__lsan_init",
     "__msan_init",
     "__tsan_init",
     "__cxa_finalize",

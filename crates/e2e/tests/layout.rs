@@ -101,6 +101,17 @@ fn a_declared_array_that_is_filled_at_once_stays_inside_the_budget() {
     }
 }
 
+/// The agent's constructor comes before the library's: what that maps is the program's, and its thread is known.
+#[test]
+fn memory_and_a_thread_of_a_librarys_constructor() {
+    let turn = turn("constructor");
+    let built = turn.compile("constructor_library.c", &["-pthread", "-shared", "-fPIC"]);
+    match built.and_then(|library| turn.compile("constructor.c", &[&library])) {
+        Ok(program) => MODES.iter().for_each(|mode| compare_in(mode, &turn, &words([&program]), [48, 32], Spill::May)),
+        Err(why) => skipped(&why),
+    }
+}
+
 /// Linux 6.12 tells of an unmapping that it has refused. Older kernels unmap first, pleat or not.
 #[test]
 fn what_a_refused_mmap_was_to_replace_stays() {
@@ -168,7 +179,7 @@ fn a_fork_waits_for_malloc_trim() {
 #[test]
 fn a_child_changes_its_layout_before_its_agent_is_there() {
     let turn = turn("early-changes");
-    let program = match turn.compile("lost.c", &[]) {
+    let program = match turn.compile_lost() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };

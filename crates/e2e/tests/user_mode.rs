@@ -297,3 +297,11 @@ fn threads_on_stacks_of_the_programs_own_stay_inside_the_budget() {
         Err(why) => skipped(&why),
     }
 }
+
+/// What is traced from its start is left alone, for each trap of a system call would stop it: its debugger sees the stop of its exec.
+#[test]
+fn a_debugger_in_user_mode() {
+    let Some(run) = compare_source("debugger", "24M", "debugger.c", &[]) else { return };
+    assert_eq!(run.stderr.matches("runs outside the budget: it is traced").count(), 1, "{}", run.stderr);
+    assert_cold(&run);
+}

@@ -64,6 +64,7 @@ pub(crate) mod number {
     pub(crate) const VFORK: usize = 58;
     pub(crate) const SHMDT: usize = 67;
     pub(crate) const RT_SIGSUSPEND: usize = 130;
+    pub(crate) const PTRACE: usize = 101;
     pub(crate) const PRCTL: usize = 157;
     pub(crate) const SET_TID_ADDRESS: usize = 218;
     pub(crate) const TGKILL: usize = 234;

@@ -35,6 +35,11 @@ pub fn last_exit_status() -> u8 {
 /// Nobody asks.
 pub fn set_executing(_thread: u32) {}
 
+/// Nobody is to.
+pub fn execute(_call: core::ffi::c_long, _arguments: [usize; 6]) -> Errno {
+    Errno::NOSYS
+}
+
 /// They are not.
 pub fn is_armed() -> bool {
     false

@@ -23,6 +23,22 @@ fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
 
 /// Maps the file at `path`, which another process has made for a `T`, for good.
 pub fn open_shared<T: Shared>(path: &CStr) -> Result<&'static T, Errno> {
+    let mapping = map_shared(path)?;
+    // SAFETY: the mapping is as long as a `T`, page-aligned, and never undone; its maker has sealed the file against
+    // shrinking; `Shared` promises that any content is valid and that all access is atomic.
+    Ok(unsafe { &*mapping })
+}
+
+/// The same for a visit, behind which nothing is mapped any more.
+pub fn visit_shared<T: Shared>(path: &CStr, visit: impl FnOnce(&T)) -> Result<(), Errno> {
+    let mapping = map_shared(path)?;
+    // SAFETY: as above, until the visit ends.
+    visit(unsafe { &*mapping });
+    // SAFETY: what was mapped above, to which no reference is left.
+    unsafe { rustix::mm::munmap(mapping.cast_mut().cast(), size_of::<T>()) }
+}
+
+fn map_shared<T: Shared>(path: &CStr) -> Result<*const T, Errno> {
     let file = open(path, OFlags::RDWR)?;
     if rustix::fs::fstat(&file)?.st_size != size_of::<T>() as i64 {
         return Err(Errno::INVAL);
@@ -32,9 +48,7 @@ pub fn open_shared<T: Shared>(path: &CStr) -> Result<&'static T, Errno> {
         // SAFETY: a new mapping where nothing is touches no memory that anybody else uses.
         unsafe { rustix::mm::mmap(at, size_of::<T>(), access, MapFlags::SHARED | fixed, &file, 0) }
     })?;
-    // SAFETY: the mapping is as long as a `T`, page-aligned, and never undone; its maker has sealed the file against
-    // shrinking; `Shared` promises that any content is valid and that all access is atomic.
-    Ok(unsafe { &*mapping.cast::<T>() })
+    Ok(mapping.cast())
 }
 
 /// Writes to the standard error of the program, which is not this thread's: bare threads have descriptors of their own.
@@ -251,6 +265,14 @@ pub fn has_only(others: u32) -> bool {
 /// Whether this process is known to have several threads.
 pub fn is_multithreaded() -> bool {
     field_of_stat(20).is_some_and(|threads| threads > 1)
+}
+
+/// Whether another process traces this one's main thread, as far as can be seen from here.
+pub fn is_traced() -> bool {
+    let mut text = [0; PAGE_BYTES];
+    let status = open(c"/proc/self/status", OFlags::RDONLY).and_then(|status| rustix::io::read(status, &mut text[..]));
+    let lines = text[..status.unwrap_or(0)].split(|byte| *byte == b'\n');
+    lines.filter_map(|line| line.strip_prefix(b"TracerPid:")).any(|tracer| tracer.trim_ascii() != b"0")
 }
 
 fn field_of_stat(number: usize) -> Option<u64> {

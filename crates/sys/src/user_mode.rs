@@ -33,6 +33,7 @@ use crate::thread::errno;
 use crate::{Errno, process, thread};
 
 pub(crate) use holds::while_nothing_before_is_held;
+pub use processes::execute;
 
 /// Longest stack of a main thread that is taken for one: the kernel leaves at least so much room below it.
 const MAIN_STACK_BYTES: u64 = 128 << 20;
@@ -107,9 +108,7 @@ pub fn set_executing(thread: u32) {
 /// Whether this kernel can trap system calls for their own program (Linux 5.11 on x86-64).
 pub fn is_supported() -> bool {
     // Switching off what is off: INVAL where it is not known.
-    // SAFETY: takes numbers, and this thread has no dispatch that could be lost.
-    let off = unsafe { syscall(number::PRCTL, [PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0]) };
-    off == 0
+    trap_no_more().is_ok()
 }
 
 /// Whether system calls of this process are trapped.
@@ -123,6 +122,12 @@ fn dispatch_this_thread() -> Result<(), Errno> {
     let arguments = [PR_SET_SYSCALL_USER_DISPATCH, 1, text as usize, bytes as usize, 0, 0];
     // SAFETY: calls from outside of this code become SIGSYS from now on, and its handler is set.
     errno(unsafe { syscall(number::PRCTL, arguments) }).map(|_| ())
+}
+
+/// Calls of this thread are made as they are from here on.
+fn trap_no_more() -> Result<(), Errno> {
+    // SAFETY: takes numbers.
+    errno(unsafe { syscall(number::PRCTL, [PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0, 0]) }).map(|_| ())
 }
 
 fn hooks() -> &'static Hooks {

@@ -6,16 +6,19 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
+use super::calls::Class;
 use super::context::Context;
 use super::holds::{self, Place};
 use super::huge_pages::Barred;
 use super::memory::{Memory, copy_in};
 use super::signal_stacks::{self, SignalStack};
 use super::stubs::pleat_clone;
-use super::trap::{answer, hold, note_return, safe};
-use super::{KEPT, calls, dispatch_this_thread, hooks, pin};
+use super::trap::{answer, gather, hold, note_return, place_at, safe};
+use super::{KEPT, calls, dispatch_this_thread, hooks, pin, signals};
+use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::sync::{Sharing, wait_while, wake_all};
+use crate::thread::{self, errno};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -63,12 +66,12 @@ fn wish(call: usize, arguments: &[u64; 6]) -> Option<Wish> {
 pub(super) fn make(context: &mut Context, place: Place) {
     let arguments = context.arguments();
     let Some(wish) = wish(context.rax as usize, &arguments) else {
-        return context.rax = answer(Err(crate::Errno::FAULT));
+        return context.rax = answer(Err(Errno::FAULT));
     };
     // The child would be without our handler, and the first call of its own would end it. Kernels before 5.5 answer the same,
     // and so libc's posix_spawn goes on without.
     if wish.flags & CLONE_CLEAR_SIGHAND != 0 {
-        return context.rax = answer(Err(crate::Errno::INVAL));
+        return context.rax = answer(Err(Errno::INVAL));
     }
     // The new thread needs it after the caller has gone on, or ended: nobody may take it for a dead one.
     let mut hold = hold(Place { stack: 0, thread: holds::NOBODY, ..place });
@@ -143,6 +146,42 @@ pub(super) fn wait_while_forking() {
     }
 }
 
+/// Before a thread executes another program: what a fork sets for a moment would stay with that.
+pub(super) fn wait_to_execute(place: Place) {
+    if super::EXECUTING.load(Ordering::Relaxed) != place.thread {
+        wait_while_forking();
+    }
+}
+
+/// Executes another program by `call`, execve or execveat, with its memory held. Not trapped: to who traces this thread the trap would
+/// be a signal that comes before the new program.
+pub fn execute(call: core::ffi::c_long, arguments: [usize; 6]) -> Errno {
+    let words = arguments.map(|argument| argument as u64);
+    let place = place_at(&raw const words as u64);
+    wait_to_execute(place);
+    // A handler that does not come back would leave the hold half made.
+    let mask = thread::block_signals();
+    signals::unblock_faults(u64::MAX);
+    let mut hold = hold(place);
+    if let Class::Holds(pieces) = calls::class(call as u64) {
+        gather(&mut hold, pieces, &words, place);
+    }
+    thread::unblock_signals(mask);
+    // SAFETY: the program's own call.
+    let returned = unsafe { syscall(call as usize, arguments) };
+    hold.let_go();
+    thread::errno(returned).err().unwrap_or(Errno::INVAL)
+}
+
+/// `PTRACE_TRACEME` of a process made by vfork: a trap would be a signal that stops it for who traces it, which is our own process and
+/// waits for it to execute. So no call of it is trapped from here on, and what executes is `execute`.
+pub(super) fn let_guest_be_traced() -> Result<u64, Errno> {
+    // SAFETY: asks to be traced, and has no other effect on this process.
+    errno(unsafe { syscall(number::PTRACE, [0; 6]) })?;
+    super::trap_no_more()?;
+    Ok(0)
+}
+
 /// Before this process ends: a child that is being forked depends on its parent until it has its own agent. Nobody forks from then on.
 pub(super) fn end_forks() {
     for _ in 0..END_LOOKS_MAX {
@@ -205,7 +244,7 @@ fn clone3_without_stack(arguments: &[u64; 6]) -> isize {
     let bytes = (arguments[1] as usize).min(size_of_val(&words));
     // SAFETY: at most as many bytes as there is room for; a source that cannot be read answers false.
     if !unsafe { super::stubs::copy(words.as_mut_ptr().cast(), arguments[0] as *const u8, bytes) } {
-        return -(crate::Errno::FAULT.raw_os_error() as isize);
+        return -(Errno::FAULT.raw_os_error() as isize);
     }
     words[0] &= !CLONE_VFORK;
     words[5..7].fill(0);

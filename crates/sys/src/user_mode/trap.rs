@@ -20,6 +20,7 @@ use crate::thread;
 /// `SYS_USER_DISPATCH`, and `AUDIT_ARCH_X86_64` with the call's number below it.
 const BY_DISPATCH: i32 = 2;
 const ARCHITECTURE: u64 = 0xc000_003e;
+const PTRACE_TRACEME: u64 = 0;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
@@ -110,7 +111,11 @@ pub(super) fn answer(result: Result<u64, Errno>) -> u64 {
 
 /// The stack that a call comes from.
 fn place(context: &Context) -> Place {
-    let stack_pointer = context.rsp;
+    place_at(context.rsp)
+}
+
+/// The stack that this address is of.
+pub(super) fn place_at(stack_pointer: u64) -> Place {
     let (thread, is_guest) = (thread::thread_id(), thread::process_id() != super::armed_process());
     let is_signal_stack = PINNED.find(stack_pointer).is_some();
     let stack = super::main_stack(stack_pointer).or_else(|| KEPT.find(stack_pointer)).filter(|_| !is_signal_stack);
@@ -128,7 +133,7 @@ pub(super) fn hold(place: Place) -> Hold {
     Hold::new(place).unwrap_or_else(|| (hooks().fail)("too many system calls at once for user mode"))
 }
 
-fn gather(hold: &mut Hold, pieces: &[calls::Piece], arguments: &[u64; 6], place: Place) {
+pub(super) fn gather(hold: &mut Hold, pieces: &[calls::Piece], arguments: &[u64; 6], place: Place) {
     let mut memory = Memory { hold, safe: safe(place) };
     memory.gather(pieces, arguments);
     memory.hold.publish();
@@ -139,9 +144,10 @@ fn gather(hold: &mut Hold, pieces: &[calls::Piece], arguments: &[u64; 6], place:
 fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     let arguments = context.arguments();
     match context.rax as usize {
-        // What a fork sets for a moment would stay with the new program.
-        number::EXECVE | number::EXECVEAT if super::EXECUTING.load(Ordering::Relaxed) == place.thread => {}
-        number::EXECVE | number::EXECVEAT => processes::wait_while_forking(),
+        number::EXECVE | number::EXECVEAT => processes::wait_to_execute(place),
+        number::PTRACE if arguments[0] == PTRACE_TRACEME && place.is_guest => {
+            return context.rax = answer(processes::let_guest_be_traced());
+        }
         // They do not come back.
         number::EXIT => {
             hold_robust_list(place);
