@@ -29,7 +29,7 @@ use sys::room;
 use sys::thread_blocks;
 use sys::user_mode;
 
-use crate::growth::Use;
+use crate::growth::{Grown, Use};
 use crate::host::{agent, weak_address};
 
 #[link(name = "c")]
@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C" fn mmap(
         && let Some(agent) = growing
     {
         let is_dense = is_filled || flags & MAP_NORESERVE == 0;
-        agent.has_grown(bytes, if is_dense { Use::Dense } else { Use::Sparse });
+        agent.has_grown(Grown::at(mapped as usize, bytes), if is_dense { Use::Dense } else { Use::Sparse });
         // What is managed comes at its first touch, which waits for room.
         if is_filled && agent.keeper().is_none() {
             // SAFETY: changes no content.
@@ -201,7 +201,7 @@ pub(crate) unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
         && reached > before
         && let Some(agent) = agent()
     {
-        agent.has_grown(reached - before, Use::Dense);
+        agent.has_grown(Grown::at(before, reached - before), Use::Dense);
     }
     0
 }
@@ -234,7 +234,7 @@ pub(crate) unsafe extern "C" fn mremap(
         && new_bytes > old_bytes
         && let Some(agent) = agent()
     {
-        agent.has_grown(new_bytes - old_bytes, Use::Dense);
+        agent.has_grown(Grown::at(moved as usize + old_bytes, new_bytes - old_bytes), Use::Dense);
     }
     moved
 }

@@ -8,9 +8,10 @@
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use page::ByteCount;
+use page::{ByteCount, PAGE_BYTES, PageIndex};
 use pager::ledger::{Ledger, Process};
 use policy::sizing;
+use sys::kernel::PageRange;
 use sys::process::peak_resident;
 use sys::sync::{Sharing, wait_while};
 use sys::{clock, thread};
@@ -161,6 +162,26 @@ impl Growth {
     }
 }
 
+/// What a program may write to since it has asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grown {
+    /// Where it begins, if that is known.
+    start: Option<usize>,
+    bytes: usize,
+}
+
+impl Grown {
+    pub(crate) fn at(start: usize, bytes: usize) -> Self {
+        Self { start: Some(start), bytes }
+    }
+
+    fn place(self) -> Option<PageRange> {
+        let start = self.start? as u64;
+        let end = start.checked_add((self.bytes + PAGE_BYTES - 1) as u64)?;
+        Some(PageRange { start: PageIndex::containing(start), end: PageIndex::containing(end) })
+    }
+}
+
 /// What the program is about to do with memory that it has asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
@@ -172,9 +193,10 @@ pub(crate) enum Use {
 
 impl Agent {
     /// The program may write to so many bytes more, and has not touched them.
-    pub(crate) fn has_grown(&self, bytes: usize, to_come: Use) {
+    pub(crate) fn has_grown(&self, grown: Grown, to_come: Use) {
+        let Grown { bytes, .. } = grown;
         if let Some(keeper) = self.keeper() {
-            return keeper.pager.announce(ByteCount(bytes as u64));
+            return keeper.pager.announce(ByteCount(bytes as u64), grown.place());
         }
         let growth = &self.growth;
         let is_dense = to_come == Use::Dense;
@@ -189,7 +211,7 @@ impl Agent {
             growth.is_active() && (is_dense && growth.is_piece(bytes as u64) || growth.is_large(bytes as u64));
         if is_to_wait && !growth.has_waited.load(Ordering::Relaxed) {
             growth.is_waited_for.store(true, Ordering::Relaxed);
-            self.wait_until_managed(ByteCount(bytes as u64));
+            self.wait_until_managed(grown);
         }
     }
 
@@ -202,11 +224,11 @@ impl Agent {
         }
     }
 
-    fn wait_until_managed(&self, bytes: ByteCount) {
+    fn wait_until_managed(&self, grown: Grown) {
         let end_ns = clock::now_ns() + PATIENCE.as_nanos() as u64;
         while clock::now_ns() < end_ns {
             if let Some(keeper) = self.keeper() {
-                return keeper.pager.announce(bytes);
+                return keeper.pager.announce(ByteCount(grown.bytes as u64), grown.place());
             }
             if self.growth.forking.load(Ordering::Relaxed) > 0 || self.growth.has_waited.load(Ordering::Relaxed) {
                 return;
@@ -222,14 +244,14 @@ impl Agent {
         if let Some(ByteCount(bytes)) = writable
             && self.growth.is_beyond_budget(bytes)
         {
-            self.has_grown(bytes as usize, Use::Dense);
+            self.has_grown(Grown { start: None, bytes: bytes as usize }, Use::Dense);
         }
     }
 
     /// The program may write to this range, which it perhaps could before. What holds something has been counted.
     pub(crate) fn has_opened(&self, start: usize, bytes: usize) {
         if sys::process::is_empty(start, bytes) {
-            self.has_grown(bytes, Use::Sparse);
+            self.has_grown(Grown::at(start, bytes), Use::Sparse);
         }
     }
 }

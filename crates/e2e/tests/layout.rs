@@ -21,6 +21,37 @@ fn a_daemon_outlives_its_parents() {
     }
 }
 
+/// Stacks of fibers: thousands of mappings, each of which waits to be managed. Where each waited for a scan of all of them this
+/// took half a minute; it takes a second or two.
+#[test]
+fn many_pieces_are_managed_without_a_look_at_all_of_them_each_time() {
+    let turn = turn("fibers");
+    let program = match turn.compile("fibers.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program, "1500", "8"]);
+    let before = plain(&command);
+    for mode in MODES {
+        let after = folded(&turn.options_in(mode, "20M"), &command);
+        let stats = stats(&turn);
+        println!("{mode}: {:.2?}, {} bytes, {} scans", after.wall, after.peaks.anon_bytes, stats["scans"]);
+        assert_same(&before, &after);
+        assert!(after.peaks.anon_bytes <= (20 << 20) * 102 / 100 + (1 << 20), "{} bytes", after.peaks.anon_bytes);
+        let is_quick = stats["scans"].as_u64() < Some(500) && after.wall.as_secs() < 15;
+        assert!(is_quick || !tells_of_one_mapping(), "{:?}, {} scans", after.wall, stats["scans"]);
+        turn.assert_clean(&after);
+    }
+}
+
+/// Whether the kernel tells of one mapping alone (Linux 6.11).
+fn tells_of_one_mapping() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));
+    let version = [(); 2].map(|()| numbers.next().unwrap_or(0));
+    version >= [6, 11]
+}
+
 /// Nothing holds up who fills new memory at once, until it is registered.
 #[test]
 fn blocks_that_are_filled_at_once_stay_inside_the_budget() {

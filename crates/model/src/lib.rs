@@ -4,6 +4,7 @@
 //! It is the code of the product, file by file; only `sys::futex`, what it is made of, is another one here. So nothing
 //! of the product knows of loom. `tests/loom.rs` runs the scenarios.
 
+extern crate alloc;
 // So that the files find `sys::sync` here.
 extern crate self as sys;
 
@@ -17,6 +18,24 @@ mod fork {
     pub(crate) const LOOK: core::time::Duration = core::time::Duration::from_millis(2);
 }
 
+/// The same, of a file of which the rest needs the kernel.
+#[allow(missing_docs, reason = "as there")]
+pub mod kernel {
+    use page::{PageCount, PageIndex};
+
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct PageRange {
+        pub start: PageIndex,
+        pub end: PageIndex,
+    }
+
+    impl PageRange {
+        pub fn new(start: PageIndex, count: PageCount) -> Self {
+            Self { start, end: start + count }
+        }
+    }
+}
+
 #[allow(dead_code, unreachable_pub, reason = "it is included for what is tested here")]
 #[path = "../../pager/src/announce.rs"]
 mod announce;
@@ -26,6 +45,9 @@ mod bell;
 #[allow(dead_code, unreachable_pub, reason = "it is included for what is tested here")]
 #[path = "../../pager/src/desk.rs"]
 mod desk;
+#[allow(dead_code, unreachable_pub, reason = "it is included for what is tested here")]
+#[path = "../../pager/src/places.rs"]
+mod places;
 #[allow(dead_code, unreachable_pub, reason = "it is included for what is tested here")]
 #[path = "../../pager/src/readings.rs"]
 mod readings;

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use loom::cell::Cell;
 use loom::thread;
+use page::{PageCount, PageIndex};
 
 use crate::announce::Announcements;
 use crate::bell::Bell;
 use crate::desk::Desk;
 use crate::explore::{Waits, explore};
+use crate::kernel::PageRange;
+use crate::places::{Places, Told as Taken};
 use crate::readings::Readings;
 use crate::reference_log::{Noted, ReferenceLog};
 use crate::stages::{Gate, Stages};
@@ -182,6 +185,34 @@ pub fn announcements() {
             }
             shared.scanned.store(scanned, Ordering::Relaxed);
             shared.announcements.have_been_scanned(sight);
+        }
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+/// The same, with places, for which there is little room: who has seen an announcement has its place, or knows that one is missing.
+pub fn places() {
+    #[derive(Default)]
+    struct Shared {
+        announcements: Announcements,
+        places: Places<1>,
+    }
+    explore(2, Waits::TillWoken, || {
+        let shared = Arc::new(Shared::default());
+        let others = [0, 1].map(|at| {
+            spawn(&shared, move |shared: &Shared| {
+                shared.places.put(Some(PageRange::new(PageIndex(at), PageCount(1))));
+                shared.announcements.make();
+            })
+        });
+        let (mut told, mut announced) = (Taken::default(), 0);
+        while announced < 2 {
+            announced = shared.announcements.sight().made;
+            shared.places.take(&mut told);
+            assert!(told.known().is_none_or(|known| known.len() as u32 >= announced), "a place is missed");
+            thread::yield_now();
         }
         for other in others {
             other.join().unwrap();

@@ -16,6 +16,7 @@ tests!(
     readings,
     bell,
     announcements,
+    places,
     desk,
     reference_log,
     fork_after_fork,

@@ -7,6 +7,7 @@
 
 use core::time::Duration;
 
+use crate::places::Places;
 use page::ByteCount;
 use sys::sync::{AtomicU32, AtomicU64, Ordering, Sharing, wait_while, wake_all};
 
@@ -16,6 +17,9 @@ const SHARE_DIVISOR: u64 = 128;
 /// Longest wait. Whatever keeps the reclaimer from scanning, the program goes on. Some scans take milliseconds, and pauses
 /// between them are longer.
 const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Of more between two rounds of the reclaimer's nobody knows where they are.
+const PLACES: usize = 64;
 
 /// Without a lock: the waiting thread is the program's, and its stack is managed.
 #[derive(Debug, Default)]
@@ -28,6 +32,8 @@ pub(crate) struct Announcements {
     allowed: AtomicU64,
     /// Bytes mapped since the last scan that could be finished began.
     unseen: AtomicU64,
+    /// Where they are.
+    pub(crate) places: Places<PLACES>,
 }
 
 /// What a scan will have seen.
@@ -40,8 +46,9 @@ pub(crate) struct Sight {
 impl Announcements {
     /// Takes note of so many bytes, and says whether they are worth a wait.
     pub(crate) fn concern(&self, bytes: ByteCount) -> bool {
+        // Release: who counts them finds their place.
+        let unseen = self.unseen.fetch_add(bytes.0, Ordering::Release) + bytes.0;
         // Relaxed: an estimate.
-        let unseen = self.unseen.fetch_add(bytes.0, Ordering::Relaxed) + bytes.0;
         unseen >= BYTES_MIN.0 && unseen > self.allowed.load(Ordering::Relaxed)
     }
 
@@ -53,7 +60,7 @@ impl Announcements {
 
     /// To be asked before a scan: what it will have seen.
     pub(crate) fn sight(&self) -> Sight {
-        Sight { made: self.made(), bytes: self.unseen.load(Ordering::Relaxed) }
+        Sight { made: self.made(), bytes: self.unseen.load(Ordering::Acquire) }
     }
 
     fn made(&self) -> u32 {

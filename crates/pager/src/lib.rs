@@ -23,6 +23,7 @@ mod journal;
 pub mod ledger;
 mod order;
 mod pager;
+mod places;
 mod readings;
 mod reclaimer;
 mod recording;

@@ -207,8 +207,9 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.bell.is_awaited()
     }
 
-    /// On a thread of the program's, which has just mapped so many bytes and not touched them.
-    pub fn announce(&self, bytes: ByteCount) {
+    /// On a thread of the program's, which has just mapped so many bytes and not touched them; `place` is where, if it is known.
+    pub fn announce(&self, bytes: ByteCount, place: Option<PageRange>) {
+        self.announcements.places.put(place);
         if self.announcements.concern(bytes) {
             let number = self.announcements.make();
             self.hurry();

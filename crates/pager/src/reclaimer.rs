@@ -17,7 +17,8 @@ use crate::division::Looks;
 use crate::eviction::{ENCODE_BATCH, Evicted, Worker, evict_shared};
 use crate::exhaustion::{Effort, Exhaustion};
 use crate::ledger::{Counter, Gauge};
-use crate::scan::{Scanned, scan};
+use crate::places::Told;
+use crate::scan::{Extent, Scanned, scan};
 use crate::sharing::Sharing;
 use crate::state::State;
 use crate::stock::{Mover, timed_evict};
@@ -78,6 +79,8 @@ pub struct Reclaimer {
     surge: Surge,
     last_share: ByteCount,
     scanned_once: bool,
+    /// Where there is something new that has not been looked at.
+    told: Told,
     scan_again_ns: u64,
     /// The last scan was a short one.
     scans_shortly: bool,
@@ -107,6 +110,7 @@ impl Reclaimer {
             surge: Surge::UNKNOWN,
             last_share: ByteCount::ZERO,
             scanned_once: false,
+            told: Told::default(),
             scan_again_ns: 0,
             scans_shortly: false,
             exhaustion: Exhaustion::default(),
@@ -124,16 +128,8 @@ impl Reclaimer {
         let begun = pager.kernel.now_ns();
         let resident = self.resident(pager, begun);
         let unmanaged = self.reconcile(pager, resident, share, begun);
-        let sight = pager.announcements.sight();
-        if self.wants_scan(pager, unmanaged, begun) && matches!(scan(pager), Scanned::Registered(_)) {
-            pager.announcements.have_been_scanned(sight);
-            self.scanned_once = true;
-            let scanned = pager.kernel.now_ns();
-            self.scan_again_ns = scanned + SCAN_PAUSES * (scanned - begun);
-            self.scans_shortly = scanned - begun <= SCAN_NS_SHORT;
-            let resident = self.resident(pager, begun);
-            self.unmanageable = self.reconcile(pager, resident, share, scanned);
-        }
+        let unmanaged = self.look_where_told(pager, share, begun).unwrap_or(unmanaged);
+        self.look_everywhere(pager, unmanaged, share);
         let until_ns = begun + ROUND_NS_MAX;
         self.division.look(pager, begun);
         pager.look_at_area();
@@ -155,6 +151,52 @@ impl Reclaimer {
             self.relinquish(pager);
         }
         self.rest(pager, effort, resident)
+    }
+
+    /// A thread waits until what it has mapped is managed. Where it is known what is new, that alone is looked at: it takes some
+    /// microseconds, however many mappings there are, so there is no pause between two such looks. Returns what nobody manages then.
+    fn look_where_told<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, share: ByteCount, now: u64) -> Option<i64> {
+        // Before the places, of which none of what it has seen is missing then.
+        let sight = pager.announcements.sight();
+        pager.announcements.places.take(&mut self.told);
+        if !self.scanned_once || !pager.announcements.is_one_new() {
+            return None;
+        }
+        match scan(pager, Extent::At(self.told.known()?)) {
+            Scanned::Registered(_) => {}
+            Scanned::Unread => {
+                self.told.lose();
+                return None;
+            }
+            Scanned::Changing | Scanned::Frozen => return None,
+        }
+        self.told.clear();
+        pager.announcements.have_been_scanned(sight);
+        let resident = self.resident(pager, now);
+        let unmanaged = self.reconcile(pager, resident, share, pager.kernel.now_ns());
+        // What has grown beside cannot be told from what cannot be managed.
+        self.unmanageable = self.unmanageable.min(unmanaged);
+        Some(unmanaged)
+    }
+
+    /// Scans all mappings where that is due.
+    fn look_everywhere<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, unmanaged: i64, share: ByteCount) {
+        let begun = pager.kernel.now_ns();
+        let sight = pager.announcements.sight();
+        pager.announcements.places.take(&mut self.told);
+        if !self.wants_scan(pager, unmanaged, begun)
+            || !matches!(scan(pager, Extent::Everywhere), Scanned::Registered(_))
+        {
+            return;
+        }
+        self.told.clear();
+        pager.announcements.have_been_scanned(sight);
+        self.scanned_once = true;
+        let scanned = pager.kernel.now_ns();
+        self.scan_again_ns = scanned + SCAN_PAUSES * (scanned - begun);
+        self.scans_shortly = scanned - begun <= SCAN_NS_SHORT;
+        let resident = self.resident(pager, begun);
+        self.unmanageable = self.reconcile(pager, resident, share, scanned);
     }
 
     /// Gives back the memory of buffers, for a time in which nobody needs them.
@@ -229,7 +271,7 @@ impl Reclaimer {
         let step = (state.accounts.marks.high.0 / SCAN_DIVISOR) as i64;
         let is_short = state.goal() > ByteCount::ZERO;
         let step = if is_short { SCAN_BYTES_SHORT.min(step / 4) } else { step };
-        let is_waited_for = pager.announcements.is_one_new();
+        let is_waited_for = self.told.has_lost() && pager.announcements.is_one_new();
         let may_scan = now >= self.scan_again_ns || is_waited_for && self.scans_shortly;
         !self.scanned_once || may_scan && (is_waited_for || unmanaged > self.unmanageable + step)
     }
@@ -369,8 +411,10 @@ impl Reclaimer {
         let floor = if exhausted { REST_MAX } else { floor };
         let mut time = Duration::from_millis(grown_to_low).clamp(floor, REST_MAX);
         if pager.announcements.is_one_new() {
-            // A thread of the program's waits for the scan that came too soon behind the last one.
-            time = time.min(Duration::from_nanos(self.scan_again_ns.saturating_sub(now))).max(REST_WAITED_FOR);
+            // A thread of the program's waits; perhaps for a scan of all, for which it was too soon.
+            let is_of_all = self.told.has_lost() || pager.announcements.places.have_lost();
+            let pause_ns = if is_of_all { self.scan_again_ns.saturating_sub(now) } else { 0 };
+            time = time.min(Duration::from_nanos(pause_ns)).max(REST_WAITED_FOR);
         }
         Rest { time, exhausted }
     }

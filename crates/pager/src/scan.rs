@@ -4,11 +4,15 @@
 //! is split, and then mremap across the pieces fails. What is there already becomes resident; what is missing was
 //! never touched. All of it happens under the lock and counts only if no layout message was on its way meanwhile:
 //! otherwise a range might be registered that has been replaced since, and its old message would hit the new memory.
+//!
+//! All that holds for each mapping by itself. So where it is known what is new a scan looks at the mappings there only
+//! ([`Extent::At`]), as a full one would: at whole mappings, and at the same ones again behind the registering.
 
 use alloc::vec::Vec;
 
 use page::{PageCount, PageIndex};
 use store::Store;
+use sys::Errno;
 use sys::kernel::{Kernel, Mapping, MappingName, PageRange};
 
 use crate::Pager;
@@ -29,11 +33,38 @@ pub(crate) enum Scanned {
     Changing,
     /// The program forks.
     Frozen,
+    /// The mappings cannot be read, for a moment (descriptors, memory), or not in this way. Nothing is lost.
+    Unread,
+}
+
+/// Where a scan looks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Extent<'a> {
+    Everywhere,
+    /// At the mappings that have something of these ranges, which are sorted by their beginnings.
+    At(&'a [PageRange]),
+}
+
+impl Extent<'_> {
+    fn visit<K: Kernel>(self, kernel: &K, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
+        let Self::At(ranges) = self else { return kernel.mappings(visit) };
+        // A mapping that has something of several is visited once.
+        let mut seen_end = PageIndex(0);
+        for range in ranges {
+            let rest = PageRange { start: range.start.max(seen_end), end: range.end };
+            kernel.mappings_in(rest, &mut |mapping| {
+                seen_end = mapping.range.end;
+                visit(mapping);
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// Registers what is new among the program's mappings.
-pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
-    pager.entry.add(Counter::Scans, 1);
+pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>, extent: Extent<'_>) -> Scanned {
+    let is_full = matches!(extent, Extent::Everywhere);
+    pager.entry.add(Counter::Scans, u64::from(is_full));
     let mut state = pager.lock();
     if state.frozen {
         return Scanned::Frozen;
@@ -42,39 +73,43 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
         return Scanned::Changing;
     }
     let mut fresh = Vec::new();
-    let read = pager.kernel.mappings(&mut |mapping| {
+    let read = extent.visit(&pager.kernel, &mut |mapping| {
         if is_manageable(&mapping) {
             pager.untouchable.gaps(mapping.range, |part| state.regions.gaps(part, |gap| fresh.push((gap, part))));
         }
     });
     if read.is_err() {
-        return Scanned::Changing; // /proc may be out of reach for a moment (descriptors, memory); nothing is lost.
+        return Scanned::Unread;
     }
     fresh
         .retain(|(gap, whole)| (gap.count() >= RANGE_PAGES_MIN || gap != whole) && pager.kernel.register(*gap).is_ok());
-    leave_own(pager, &fresh);
+    let gaps: Vec<_> = fresh.iter().map(|(gap, _)| *gap).collect();
+    leave_own(pager, &gaps);
     // What was not registered yet could be unmapped without a message, and mapped anew behind the registration: pages
     // moved out of that would read as zeros. A mapping is registered as a whole or not at all, so a range that still
     // lies in one mapping was there as a whole when it was registered; what changes from then on sends a message.
     let mut whole = Vec::new();
     let mut mapped_end = PageIndex(0);
-    let read = pager.kernel.mappings(&mut |mapping| {
-        forget_discarded(&mut state, PageRange { start: mapped_end, end: mapping.range.start });
+    let again = if is_full { extent } else { Extent::At(&gaps) };
+    let read = again.visit(&pager.kernel, &mut |mapping| {
+        if is_full {
+            forget_discarded(&mut state, PageRange { start: mapped_end, end: mapping.range.start });
+        }
         mapped_end = mapping.range.end;
         if is_manageable(&mapping) {
-            whole.extend(
-                fresh.iter().filter(|(gap, _)| mapping.range.intersection(*gap) == Some(*gap)).map(|(gap, _)| *gap),
-            );
+            whole.extend(gaps.iter().filter(|gap| mapping.range.intersection(**gap) == Some(**gap)));
         }
     });
-    leave_own(pager, &fresh);
+    leave_own(pager, &gaps);
     if read.is_err() || pager.kernel.layout_is_changing() {
         // What is registered stays so: by now a mapping of ours may have moved there, and its missing pages would read
         // as zeros. Until the next scan finds it a fault there is served, as one at the end of a mapping that has grown.
         return Scanned::Changing;
     }
     state.end_window();
-    forget_discarded(&mut state, PageRange { start: mapped_end, end: ADDRESS_END });
+    if is_full {
+        forget_discarded(&mut state, PageRange { start: mapped_end, end: ADDRESS_END });
+    }
     for gap in &whole {
         adopt(pager, &mut state, *gap);
     }
@@ -83,8 +118,8 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>) -> Scanned {
 
 /// What was the program's when the mappings were read can have gone, and an area of our own can be there by now, registered with
 /// the rest: its thread would wait for itself at the first page of it.
-fn leave_own<K: Kernel, S: Store>(pager: &Pager<K, S>, fresh: &[(PageRange, PageRange)]) {
-    for (gap, _) in fresh {
+fn leave_own<K: Kernel, S: Store>(pager: &Pager<K, S>, fresh: &[PageRange]) {
+    for gap in fresh {
         sys::area::inside_own(*gap, &mut |part| pager.kernel.unregister(part));
     }
 }

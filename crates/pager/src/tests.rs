@@ -12,6 +12,7 @@ mod program;
 mod replay;
 mod schedules;
 mod sharing;
+mod told;
 mod world;
 
 pub(crate) use world::between;

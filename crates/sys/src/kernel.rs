@@ -185,6 +185,9 @@ pub trait Kernel {
     /// Visits the program's mappings by address.
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno>;
 
+    /// Visits, whole, those that have something of `range`. `NOTTY`: the kernel knows them all together only (before Linux 6.11).
+    fn mappings_in(&self, range: PageRange, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno>;
+
     /// Visits the runs of resident pages of a range.
     fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno>;
 

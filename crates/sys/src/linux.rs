@@ -322,6 +322,14 @@ impl Linux {
         }
     }
 
+    /// A mapping as the pager is to see it.
+    fn seen(&self, mapping: Mapping) -> Mapping {
+        // Relaxed: who does not see it yet leaves a page where it is, for some rounds.
+        self.has_code.fetch_or(mapping.anonymous && mapping.access == CODE, Ordering::Relaxed);
+        let is_stack = user_mode::has_stack(mapping.range.start.address(), mapping.range.end.address());
+        if is_stack { Mapping { name: MappingName::Special, ..mapping } } else { mapping }
+    }
+
     fn flush_if(&self, wanted: impl Fn(Staged) -> bool) {
         let mut staged = self.staged.lock();
         if staged.count > 0 && wanted(*staged) {
@@ -451,7 +459,7 @@ impl Kernel for Linux {
             return false;
         }
         let (mut at, mut is_told) = (unmapped.start, false);
-        while let Ok(mapping) = self.files.mapping_from(at)
+        while let Ok(Mapping { range: mapping, .. }) = self.files.mapping_from(at)
             && mapping.start < unmapped.end
         {
             let first = mapping.start.max(at);
@@ -465,12 +473,24 @@ impl Kernel for Linux {
     }
 
     fn mappings(&self, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
-        self.files.mappings(&mut |mapping| {
-            // Relaxed: who does not see it yet leaves a page where it is, for some rounds.
-            self.has_code.fetch_or(mapping.anonymous && mapping.access == CODE, Ordering::Relaxed);
-            let is_stack = user_mode::has_stack(mapping.range.start.address(), mapping.range.end.address());
-            visit(if is_stack { Mapping { name: MappingName::Special, ..mapping } } else { mapping });
-        })
+        self.files.mappings(&mut |mapping| visit(self.seen(mapping)))
+    }
+
+    fn mappings_in(&self, range: PageRange, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
+        let mut at = range.start;
+        while at < range.end {
+            let mapping = match self.files.mapping_from(at) {
+                Ok(mapping) => mapping,
+                Err(Errno::NOENT) => return Ok(()),
+                Err(errno) => return Err(errno),
+            };
+            if mapping.range.start >= range.end {
+                return Ok(());
+            }
+            at = mapping.range.end;
+            visit(self.seen(mapping));
+        }
+        Ok(())
     }
 
     fn uncopied(&self, visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {

@@ -80,19 +80,24 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     let _device = fields.next()?;
     let inode = fields.next()?;
     let name = fields.next().unwrap_or(b"").trim_ascii();
+    let range = PageRange { start: PageIndex::containing(start), end: PageIndex::containing(end) };
+    Some(described(range, permissions.try_into().ok()?, inode == b"0", name))
+}
+
+fn described(range: PageRange, access: [u8; 4], has_no_inode: bool, name: &[u8]) -> Mapping {
     let name = match name {
         b"[heap]" => MappingName::Heap,
         _ if name.is_empty() || name.starts_with(b"[anon:") => MappingName::Plain,
         _ if name.starts_with(b"[") => MappingName::Special,
         _ => MappingName::File,
     };
-    Some(Mapping {
-        range: PageRange { start: PageIndex::containing(start), end: PageIndex::containing(end) },
-        writable: [DATA, CODE].contains(&permissions),
-        access: permissions.try_into().ok()?,
-        anonymous: inode == b"0" && permissions.get(3) == Some(&b'p') && name != MappingName::File,
+    Mapping {
+        range,
+        writable: [DATA, CODE].contains(&&access[..]),
+        access,
+        anonymous: has_no_inode && access[3] == b'p' && name != MappingName::File,
         name,
-    })
+    }
 }
 
 fn hex(digits: &[u8]) -> Option<u64> {
@@ -198,6 +203,8 @@ pub fn resident(pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(Page
 /// `PROCMAP_QUERY` (Linux 6.11): one mapping.
 const PROCMAP_QUERY: usize = 0xc068_6611;
 const COVERING_OR_NEXT: u64 = 0x10;
+/// Room for all names that are no paths: the longest is one of 79 bytes that a program has given, in `[anon:]`.
+const NAME_BYTES: usize = 128;
 
 #[repr(C)]
 #[derive(Default)]
@@ -207,18 +214,60 @@ struct MappingQuery {
     address: u64,
     start: u64,
     end: u64,
-    /// What else can be asked.
-    rest: [u64; 8],
+    /// Bits: may be read, written, executed, is shared.
+    access: u64,
+    page_bytes: u64,
+    offset: u64,
+    inode: u64,
+    device: [u32; 2],
+    /// Room for the name; then its length with the zero behind it, nothing if there is none.
+    name_bytes: u32,
+    build_id_bytes: u32,
+    name: u64,
+    build_id: u64,
 }
 
-/// The mapping that a page is in, or else the next behind it; `maps` is an open /proc/PID/maps.
-pub fn mapping_from(maps: impl AsFd, page: PageIndex) -> Result<PageRange, Errno> {
-    let size = size_of::<MappingQuery>() as u64;
-    let mut query = MappingQuery { size, flags: COVERING_OR_NEXT, address: page.address(), ..Default::default() };
-    let args = [maps.as_fd().as_raw_fd() as usize, PROCMAP_QUERY, &raw mut query as usize, 0, 0, 0];
-    // SAFETY: the structure lives on this stack, with the length that it names.
-    errno(unsafe { arch::syscall(number::IOCTL, args) })?;
-    Ok(PageRange { start: PageIndex::containing(query.start), end: PageIndex::containing(query.end) })
+impl MappingQuery {
+    fn ask(maps: impl AsFd, page: PageIndex, name: &mut [u8]) -> Result<Self, Errno> {
+        let mut query = Self {
+            size: size_of::<Self>() as u64,
+            flags: COVERING_OR_NEXT,
+            address: page.address(),
+            name_bytes: name.len() as u32,
+            name: name.as_mut_ptr() as u64,
+            ..Default::default()
+        };
+        if name.is_empty() {
+            query.name = 0; // One without the other is INVAL.
+        }
+        let args = [maps.as_fd().as_raw_fd() as usize, PROCMAP_QUERY, &raw mut query as usize, 0, 0, 0];
+        // SAFETY: the structure lives on this stack and names the lengths of itself and of the name, which is borrowed.
+        errno(unsafe { arch::syscall(number::IOCTL, args) })?;
+        Ok(query)
+    }
+
+    fn access(&self) -> [u8; 4] {
+        let letter = |bit: u32, set, clear| if self.access >> bit & 1 == 1 { set } else { clear };
+        [letter(0, b'r', b'-'), letter(1, b'w', b'-'), letter(2, b'x', b'-'), letter(3, b's', b'p')]
+    }
+}
+
+/// The mapping that a page is in, or else the next behind it; `NOENT` if there is none, `NOTTY` before Linux 6.11. `maps` is an
+/// open /proc/PID/maps.
+pub fn mapping_from(maps: impl AsFd, page: PageIndex) -> Result<Mapping, Errno> {
+    let mut name = [0; NAME_BYTES];
+    let query = match MappingQuery::ask(&maps, page, &mut name) {
+        Err(Errno::NAMETOOLONG) => {
+            // A path.
+            let query = MappingQuery::ask(&maps, page, &mut [])?;
+            name[0] = b'/';
+            MappingQuery { name_bytes: 2, ..query }
+        }
+        answer => answer?,
+    };
+    let range = PageRange { start: PageIndex::containing(query.start), end: PageIndex::containing(query.end) };
+    let name = &name[..(query.name_bytes as usize).saturating_sub(1).min(NAME_BYTES)];
+    Ok(described(range, query.access(), query.inode == 0, name))
 }
 
 /// What a page of address space holds.
@@ -326,8 +375,36 @@ mod tests {
         let maps = open(c"/proc/self/maps");
         match mapping_from(&maps, start + PageCount(2)) {
             Err(Errno::NOTTY) => println!("skipped: no PROCMAP_QUERY"),
-            found => assert_eq!(found, Ok(range)),
+            found => assert_eq!(found.map(|found| found.range), Ok(range)),
         }
+    }
+
+    /// Whatever the other tests do meanwhile: what is there twice is there each time as one question tells it.
+    #[test]
+    fn a_mapping_is_told_alone_as_among_all() {
+        let maps = open(c"/proc/self/maps");
+        if mapping_from(&maps, PageIndex(0)) == Err(Errno::NOTTY) {
+            return println!("skipped: no PROCMAP_QUERY");
+        }
+        let mut compared = 0;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let all = |buffer: &mut [u8]| {
+            let mut all = Vec::new();
+            visit(open(c"/proc/self/maps"), buffer, &mut |mapping| all.push(mapping)).unwrap();
+            all
+        };
+        for _ in 0..10 {
+            // The page of old system calls, in the kernel's half, is in the list only.
+            let before = all(&mut buffer).into_iter().filter(|mapping| mapping.range.end < PageIndex(1 << 35));
+            let alone: Vec<_> = before.map(|mapping| (mapping, mapping_from(&maps, mapping.range.start))).collect();
+            let after = all(&mut buffer);
+            for (mapping, found) in alone.into_iter().filter(|(mapping, _)| after.contains(mapping)) {
+                assert_eq!(found, Ok(mapping));
+                compared += 1;
+            }
+        }
+        assert!(compared > 100, "{compared}");
+        assert_eq!(mapping_from(&maps, PageIndex(1 << 36)), Err(Errno::NOENT));
     }
 
     #[test]

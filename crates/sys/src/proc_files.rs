@@ -80,7 +80,7 @@ impl ProcFiles {
     }
 
     /// The mapping that a page is in, or else the next behind it.
-    pub fn mapping_from(&self, page: PageIndex) -> Result<PageRange, Errno> {
+    pub fn mapping_from(&self, page: PageIndex) -> Result<Mapping, Errno> {
         maps::mapping_from(&self.maps, page)
     }
 

@@ -13,7 +13,7 @@ use super::program::{Disturbance, FIRST, Mix, Program};
 use super::world::{Setup, TestPager, World};
 use crate::eviction::{Evicted, Worker};
 use crate::ledger::{Counter, Histogram};
-use crate::scan::{Scanned, scan};
+use crate::scan::{Extent, Scanned, scan};
 
 fn range(start: u64, count: u64) -> PageRange {
     PageRange::new(PageIndex(FIRST + start), PageCount(count))
@@ -73,9 +73,11 @@ fn who_waits_for_a_scan_gets_it_when_the_pause_ends() {
     })));
     let scans = |world: &World| world.pager.entry.count(Counter::Scans);
     world.pager.kernel.sleep_ns(1_000_000_000);
+    world.pager.announcements.places.put(None);
     world.pager.announcements.make();
     world.round();
     let before = scans(&world);
+    world.pager.announcements.places.put(None);
     world.pager.announcements.make();
     let rest = world.round().time;
     assert!(scans(&world) == before && rest < Duration::from_millis(7), "too soon for the next scan: {rest:?}");
@@ -202,7 +204,7 @@ fn the_grown_end_of_a_mapping_survives_its_scan() {
     }
     for _ in 0..50 {
         world.round();
-        scan(&world.pager);
+        scan(&world.pager, Extent::Everywhere);
     }
     world.finish().unwrap();
 }
@@ -210,9 +212,15 @@ fn the_grown_end_of_a_mapping_survives_its_scan() {
 /// Between the look at the mappings and their registering the program unmaps one, and an area of the agent's goes there.
 #[test]
 fn a_scan_leaves_no_area_of_our_own_registered() {
-    let world = world(100, Setup::plain(9), Content::Text);
-    // Where no other test has anything.
     let place = range(5_000_000, 32);
+    for extent in [Extent::Everywhere, Extent::At(&[place])] {
+        leaves_no_area_registered(place, extent);
+    }
+}
+
+/// `place` is where no other test has anything.
+fn leaves_no_area_registered(place: PageRange, extent: Extent<'_>) {
+    let world = world(100, Setup::plain(9), Content::Text);
     world.program.borrow_mut().map(&world.pager.kernel, place);
     let mut own = None;
     world.pager.kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
@@ -222,7 +230,7 @@ fn a_scan_leaves_no_area_of_our_own_registered() {
             own = Some(sys::area::pretend_own(place));
         }
     })));
-    assert_eq!(scan(&world.pager), Scanned::Registered(0));
+    assert_eq!(scan(&world.pager, extent), Scanned::Registered(0));
     assert!(!world.pager.kernel.is_registered(place.start));
     assert!(!world.pager.lock().regions.intersects(place));
 }
@@ -232,6 +240,12 @@ fn a_scan_leaves_no_area_of_our_own_registered() {
 /// zeros: a scan adopts only what is whole.
 #[test]
 fn a_scan_adopts_only_what_is_whole() {
+    for extent in [Extent::Everywhere, Extent::At(&[range(1000, 10)])] {
+        adopts_only_what_is_whole(extent);
+    }
+}
+
+fn adopts_only_what_is_whole(extent: Extent<'_>) {
     let mut world = world(100, Setup::plain(9), Content::Text);
     let (whole, replaced) = (range(1000, 200), range(1100, 100));
     world.program.borrow_mut().map(&world.pager.kernel, whole);
@@ -251,7 +265,7 @@ fn a_scan_adopts_only_what_is_whole() {
             _ => {}
         }
     })));
-    assert_eq!(scan(&world.pager), Scanned::Registered(0));
+    assert_eq!(scan(&world.pager, extent), Scanned::Registered(0));
     world.pager.kernel.set_meanwhile(None);
     assert!(world.pager.kernel.is_registered(whole.start) && !world.pager.kernel.is_registered(replaced.start));
     // Everything leaves that can.
@@ -260,7 +274,7 @@ fn a_scan_adopts_only_what_is_whole() {
     }
     assert!(world.pager.kernel.is_present(replaced.start));
     // The next scan sees two mappings, each of them whole.
-    assert_eq!(scan(&world.pager), Scanned::Registered(2));
+    assert_eq!(scan(&world.pager, Extent::Everywhere), Scanned::Registered(2));
     world.finish().unwrap();
 }
 
@@ -320,7 +334,7 @@ fn a_page_that_a_scan_finds_before_its_fault_is_noted() {
     serve_while(world, Call::Filled, move |pager, program, count| {
         if count == 1 {
             program.drain(&pager.kernel);
-            scan(pager);
+            scan(pager, Extent::Everywhere);
             leave(pager, page);
         }
     });
@@ -377,7 +391,7 @@ fn what_a_move_has_kept_is_unmapped_later() {
         assert!(!world.pager.lock().regions.intersects(range(0, 64)));
     };
     // Each of them shows that no message is on its way.
-    let scanned = |world: &World| assert_eq!(scan(&world.pager), Scanned::Registered(1));
+    let scanned = |world: &World| assert_eq!(scan(&world.pager, Extent::Everywhere), Scanned::Registered(1));
     let moved_out = |world: &World| leave(&world.pager, PageIndex(FIRST + 1000));
     for ends in [&scanned as &dyn Fn(&World), &moved_out] {
         let mut world = world(64, Setup::plain(4), Content::Text);
@@ -538,7 +552,7 @@ fn a_walk_downwards_brings_what_lies_below() {
 fn guards_are_not_filled() {
     let mut world = world(20, Setup::plain(13), Content::Text);
     world.program.borrow_mut().map(&world.pager.kernel, range(200, 100));
-    assert_eq!(scan(&world.pager), Scanned::Registered(1));
+    assert_eq!(scan(&world.pager, Extent::Everywhere), Scanned::Registered(1));
     let guard = range(240, 1);
     world.pager.kernel.set(guard, Flag::Guarded, true);
     for page in 200..240 {
@@ -679,16 +693,18 @@ fn about_to_discard() -> World {
 /// could be moved out, and would survive.
 #[test]
 fn a_page_that_is_about_to_be_discarded_is_not_adopted() {
-    let world = about_to_discard();
-    let kernel = &world.pager.kernel;
-    assert_eq!(scan(&world.pager), Scanned::Registered(1));
-    let place = |page: u64| world.pager.lock().cache.place(PageIndex(FIRST + page));
-    assert_eq!(
-        (place(7), place(8), place(15), place(16)),
-        (Place::Resident, Place::Untouched, Place::Untouched, Place::Resident)
-    );
-    assert_eq!(kernel.advance(1), Progress::Done);
-    assert!(world.pager.lock().discarded_early.is_empty());
+    for extent in [Extent::Everywhere, Extent::At(&[range(39, 4)])] {
+        let world = about_to_discard();
+        let kernel = &world.pager.kernel;
+        assert_eq!(scan(&world.pager, extent), Scanned::Registered(1));
+        let place = |page: u64| world.pager.lock().cache.place(PageIndex(FIRST + page));
+        assert_eq!(
+            (place(7), place(8), place(15), place(16)),
+            (Place::Resident, Place::Untouched, Place::Untouched, Place::Resident)
+        );
+        assert_eq!(kernel.advance(1), Progress::Done);
+        assert!(world.pager.lock().discarded_early.is_empty());
+    }
 }
 
 /// What another thread unmaps meanwhile is no concern of a scan any more.
@@ -702,7 +718,7 @@ fn what_is_unmapped_is_about_to_be_discarded_no_more() {
         world.server.borrow_mut().serve(&world.pager).unwrap();
         assert_eq!(kernel.advance(0), Progress::Done);
         assert!(!world.pager.lock().discarded_early.is_empty());
-        assert!(matches!(scan(&world.pager), Scanned::Registered(_)));
+        assert!(matches!(scan(&world.pager, Extent::Everywhere), Scanned::Registered(_)));
         assert!(world.pager.lock().discarded_early.is_empty(), "{unmapped:?}");
     }
 }

@@ -76,6 +76,8 @@ pub(super) struct Program {
     left: PageIndex,
     /// What mmap and mremap have made, by thread, until they return: nobody else knows of it.
     made: BTreeMap<usize, [PageRange; 2]>,
+    /// Where there is something new that the pager has not been told of.
+    pub(super) untold: Vec<PageRange>,
     pub(super) accesses: u64,
     pub(super) seed: u64,
 }
@@ -93,6 +95,7 @@ impl Program {
             stamp: 0,
             left: PageIndex(FIRST),
             made: BTreeMap::new(),
+            untold: Vec::new(),
             accesses: 0,
             seed,
         }
@@ -105,6 +108,7 @@ impl Program {
     }
 
     fn fresh(&mut self, range: PageRange) {
+        self.untold.push(range);
         for page in range.start.until(range.end) {
             self.shadow.insert(page, Allowed { content: Content::Zero, or_zero: false });
         }

@@ -233,8 +233,24 @@ impl World {
 
     pub(super) fn round(&mut self) -> Rest {
         count_own(&self.pager);
+        self.announce();
         self.last = self.reclaimer.borrow_mut().round(&self.pager, self.share);
         self.last
+    }
+
+    /// Now and then a thread waits until what is new is managed, and all of that is told, or not.
+    fn announce(&mut self) {
+        let untold = core::mem::take(&mut self.program.borrow_mut().untold);
+        if self.interleave > 0 && !untold.is_empty() && self.random.one_in(2) {
+            let announcements = &self.pager.announcements;
+            for place in untold {
+                announcements.places.put(Some(place));
+            }
+            if self.random.one_in(8) {
+                announcements.places.put(None);
+            }
+            announcements.make();
+        }
     }
 
     /// Nobody begins anything inside others any more.

@@ -219,6 +219,14 @@ impl Kernel for FakeKernel {
         Ok(())
     }
 
+    fn mappings_in(&self, asked: PageRange, visit: &mut dyn FnMut(Mapping)) -> Result<(), Errno> {
+        self.mappings(&mut |mapping| {
+            if mapping.range.intersection(asked).is_some() {
+                visit(mapping);
+            }
+        })
+    }
+
     fn uncopied(&self, visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {
         let whole = PageRange { start: PageIndex(0), end: PageIndex(u64::MAX) };
         let runs = self.memory.borrow().runs(whole);
