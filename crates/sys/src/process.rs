@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use page::{ByteCount, PAGE_BYTES};
+use page::{ByteCount, PAGE_BYTES, PageIndex};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Access, FileType, Mode, OFlags, Timespec};
@@ -218,6 +218,22 @@ pub fn mappings(visit: &mut dyn FnMut(crate::kernel::Mapping)) -> Result<(), Err
     // SAFETY: memory that nobody else knows, and that lives as long as `scratch`.
     let buffer = unsafe { core::slice::from_raw_parts_mut(scratch.base(), scratch.bytes()) };
     maps::visit(open(c"/proc/thread-self/maps", OFlags::RDONLY)?, buffer, visit)
+}
+
+/// The mapping that an address of this process lies in.
+pub fn mapping_at(address: u64) -> Result<PageRange, Errno> {
+    let page = PageIndex::containing(address);
+    let found = maps::mapping_from(open(c"/proc/thread-self/maps", OFlags::RDONLY)?, page);
+    found.map(|mapping| mapping.range).or_else(|_| {
+        // Before Linux 6.11 all must be read.
+        let mut found = Err(Errno::FAULT);
+        mappings(&mut |mapping| {
+            if mapping.range.contains(page) {
+                found = Ok(mapping.range);
+            }
+        })?;
+        found
+    })
 }
 
 /// Where libraries keep their data: see [`crate::maps::library_memory`].

@@ -72,24 +72,14 @@ pub fn arm(hooks: &'static Hooks) -> Result<(), Errno> {
     if process::thread_count() != Some(1) {
         return Err(Errno::BUSY);
     }
-    let here = trap::handle as *const () as u64;
     let marker = 0_u8;
-    let stack = &raw const marker as u64;
-    let (mut text, mut main_stack_end) = (0..0, 0);
-    process::mappings(&mut |mapping| {
-        let (start, end) = (mapping.range.start.address(), mapping.range.end.address());
-        if (start..end).contains(&here) {
-            text = start..end;
-        }
-        if (start..end).contains(&stack) {
-            main_stack_end = end;
-        }
-    })?;
+    let text = process::mapping_at(trap::handle as *const () as u64)?;
+    let stack = process::mapping_at(&raw const marker as u64)?;
     HOOKS.store(core::ptr::from_ref(hooks).cast_mut(), Ordering::Release);
-    MAIN_STACK_END.store(main_stack_end, Ordering::Relaxed);
+    MAIN_STACK_END.store(stack.end.address(), Ordering::Relaxed);
     PROCESS.store(thread::process_id(), Ordering::Relaxed);
-    stubs::CONSTANTS.text.store(text.start, Ordering::Relaxed);
-    stubs::CONSTANTS.text_bytes.store(text.end - text.start, Ordering::Relaxed);
+    stubs::CONSTANTS.text.store(text.start.address(), Ordering::Relaxed);
+    stubs::CONSTANTS.text_bytes.store(text.count().bytes().0, Ordering::Relaxed);
     signal_stacks::begin()?;
     signals::take(trap::handle)?;
     dispatch_this_thread()
