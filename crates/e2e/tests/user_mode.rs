@@ -298,6 +298,16 @@ fn threads_on_stacks_of_the_programs_own_stay_inside_the_budget() {
     }
 }
 
+/// More of them than there are signal stacks of ours: each gives its own back, however it ends.
+#[test]
+fn threads_one_after_the_other_stay_inside_the_budget() {
+    let turn = turn("generations");
+    match turn.compile("generations.c", &["-pthread"]) {
+        Ok(program) => compare_in("--user-mode", &turn, &words([&program]), [32, 24], Spill::May),
+        Err(why) => skipped(&why),
+    }
+}
+
 /// What is traced from its start is left alone, for each trap of a system call would stop it: its debugger sees the stop of its exec.
 #[test]
 fn a_debugger_in_user_mode() {
