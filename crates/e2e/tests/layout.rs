@@ -44,6 +44,21 @@ fn many_pieces_are_managed_without_a_look_at_all_of_them_each_time() {
     }
 }
 
+/// Each of them is too small to be worth much.
+#[test]
+fn thousands_of_small_pieces_stay_inside_the_budget() {
+    let turn = turn("small");
+    let program = match turn.compile("small.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    for (pieces, pages) in [("6000", "5"), ("12000", "1")] {
+        for mode in MODES {
+            compare_in(mode, &turn, &words([&program, pieces, pages]), [40, 24], Spill::May);
+        }
+    }
+}
+
 /// Whether the kernel tells of one mapping alone (Linux 6.11).
 fn tells_of_one_mapping() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();

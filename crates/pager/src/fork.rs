@@ -181,7 +181,9 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         state.discarded_early.clear();
         for region in &old {
             let mut gone = *region;
-            for part in mapped.iter().filter_map(|range| range.intersection(*region)) {
+            let first = mapped.partition_point(|range| range.end <= region.start);
+            let parts = mapped[first..].iter().map_while(|range| range.intersection(*region));
+            for part in parts {
                 if inherited == Inherited::Registered && self.kernel.registration(part.start) == Some(false) {
                     continue;
                 }

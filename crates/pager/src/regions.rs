@@ -31,6 +31,23 @@ impl Regions {
         self.0.splice(first..last, [joined]);
     }
 
+    /// Adds many, sorted by their beginnings.
+    pub(crate) fn insert_all(&mut self, ranges: &[PageRange]) {
+        if let [] | [_] = ranges {
+            return ranges.iter().for_each(|one| self.insert(*one));
+        }
+        let mut all = core::mem::take(&mut self.0);
+        all.extend(ranges);
+        // Two sorted runs, which this sort merges.
+        all.sort_by_key(|range| range.start);
+        all.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            last.end = if joins { last.end.max(next.end) } else { last.end };
+            joins
+        });
+        self.0 = all;
+    }
+
     /// Takes a range out.
     pub(crate) fn cut(&mut self, range: PageRange) {
         let first = self.0.partition_point(|region| region.end <= range.start);
@@ -116,6 +133,21 @@ mod tests {
     use super::*;
 
     proptest! {
+        #[test]
+        fn many_are_added_as_one_by_one(
+            old in prop::collection::vec((0_u64..200, 1_u64..20), 0..20),
+            mut new in prop::collection::vec((0_u64..200, 1_u64..20), 0..20),
+        ) {
+            let range = |(start, count)| PageRange::new(PageIndex(start), PageCount(count));
+            new.sort_unstable();
+            let [mut at_once, mut singly] = [(); 2].map(|()| old.iter().copied().map(range).collect::<Regions>());
+            at_once.insert_all(&new.iter().copied().map(range).collect::<Vec<_>>());
+            for one in new {
+                singly.insert(range(one));
+            }
+            prop_assert_eq!(at_once.0, singly.0);
+        }
+
         #[test]
         fn agrees_with_a_plain_set(steps in prop::collection::vec((0_u64..60, 1_u64..20, any::<bool>()), 1..60)) {
             let mut regions = Regions::default();

@@ -19,8 +19,13 @@ use crate::Pager;
 use crate::ledger::Counter;
 use crate::state::State;
 
-/// Smaller ranges cost more to watch than they hold: thread-local caches, small tables.
-const RANGE_PAGES_MIN: PageCount = PageCount(16);
+/// Smaller ranges cost more to watch than they hold, as long as that is little: thread-local caches, small tables.
+pub(crate) const RANGE_PAGES_MIN: PageCount = PageCount(16);
+/// It is no more little where they have this part of the share.
+const SMALL_DIVISOR: u64 = 16;
+/// Where there are so many mappings small ones are left alone: what is registered does not merge with what is not yet, and Linux allows
+/// 65,530 as a rule.
+const MAPPINGS_MAX: u64 = 32_000;
 /// Pages above this are not the program's on any machine we know (x86-64 and aarch64 without opt-in: 47 and 48 bits).
 const ADDRESS_END: PageIndex = PageIndex(1 << 35);
 
@@ -72,18 +77,8 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>, extent: Extent<'_>)
     if state.is_holding() || pager.kernel.layout_is_changing() {
         return Scanned::Changing;
     }
-    let mut fresh = Vec::new();
-    let read = extent.visit(&pager.kernel, &mut |mapping| {
-        if is_manageable(&mapping) {
-            pager.untouchable.gaps(mapping.range, |part| state.regions.gaps(part, |gap| fresh.push((gap, part))));
-        }
-    });
-    if read.is_err() {
-        return Scanned::Unread;
-    }
-    fresh
-        .retain(|(gap, whole)| (gap.count() >= RANGE_PAGES_MIN || gap != whole) && pager.kernel.register(*gap).is_ok());
-    let gaps: Vec<_> = fresh.iter().map(|(gap, _)| *gap).collect();
+    let Ok(mut gaps) = find(pager, &mut state, extent) else { return Scanned::Unread };
+    gaps.retain(|gap| pager.kernel.register(*gap).is_ok());
     leave_own(pager, &gaps);
     // What was not registered yet could be unmapped without a message, and mapped anew behind the registration: pages
     // moved out of that would read as zeros. A mapping is registered as a whole or not at all, so a range that still
@@ -97,7 +92,9 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>, extent: Extent<'_>)
         }
         mapped_end = mapping.range.end;
         if is_manageable(&mapping) {
-            whole.extend(gaps.iter().filter(|gap| mapping.range.intersection(**gap) == Some(**gap)));
+            let first = gaps.partition_point(|gap| gap.start < mapping.range.start);
+            let begun = gaps[first..].iter().take_while(|gap| gap.start < mapping.range.end);
+            whole.extend(begun.filter(|gap| gap.end <= mapping.range.end));
         }
     });
     leave_own(pager, &gaps);
@@ -110,10 +107,45 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>, extent: Extent<'_>)
     if is_full {
         forget_discarded(&mut state, PageRange { start: mapped_end, end: ADDRESS_END });
     }
+    state.regions.insert_all(&whole);
     for gap in &whole {
         adopt(pager, &mut state, *gap);
     }
     Scanned::Registered(whole.len())
+}
+
+/// What is manageable and not managed, by address.
+fn find<K: Kernel, S: Store>(
+    pager: &Pager<K, S>,
+    state: &mut State<S>,
+    extent: Extent<'_>,
+) -> Result<Vec<PageRange>, Errno> {
+    let (mut fresh, mut small, mut mappings) = (Vec::new(), PageCount::ZERO, 0);
+    extent.visit(&pager.kernel, &mut |mapping| {
+        mappings += 1;
+        if is_manageable(&mapping) {
+            pager.untouchable.gaps(mapping.range, |part| {
+                small += if part.count() < RANGE_PAGES_MIN { part.count() } else { PageCount::ZERO };
+                state.regions.gaps(part, |gap| fresh.push((gap, part)));
+            });
+        }
+    })?;
+    if matches!(extent, Extent::Everywhere) {
+        let takes_all = mappings <= MAPPINGS_MAX && is_much(state, small);
+        state.range_pages_min = if takes_all { PageCount(1) } else { RANGE_PAGES_MIN };
+    }
+    fresh.retain(|(gap, whole)| gap.count() >= state.range_pages_min || gap != whole);
+    let mut gaps: Vec<_> = fresh.into_iter().map(|(gap, _)| gap).collect();
+    // They are, unless the layout has changed meanwhile.
+    gaps.sort_unstable_by_key(|gap| gap.start);
+    Ok(gaps)
+}
+
+/// Whether small ranges have much, and so it seems to be what nobody manages; or was, before they were managed.
+fn is_much<S>(state: &State<S>, small: PageCount) -> bool {
+    let much = state.accounts.share.0 / SMALL_DIVISOR;
+    let are_managed = state.range_pages_min < RANGE_PAGES_MIN;
+    small.bytes().0 > much && (are_managed || state.accounts.unmanaged > much as i64)
 }
 
 /// What was the program's when the mappings were read can have gone, and an area of our own can be there by now, registered with
@@ -134,8 +166,8 @@ fn is_manageable(mapping: &Mapping) -> bool {
         && !sys::area::is_own(start..end)
 }
 
+/// Takes over what of a new region is there.
 fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: PageRange) {
-    state.regions.insert(range);
     // Without an answer the pages that are there stay where they are, unmanaged, until they are discarded.
     let _ = pager.kernel.resident(range, &mut |run| {
         for page in run.start.until(run.end) {

@@ -20,6 +20,7 @@ use crate::journal::{FORKS_MAX, Journal, Record, Traced};
 use crate::ledger::FaultKind;
 use crate::order::{Ask, Before, HELD_MAX, Nobody, Window, Witnesses};
 use crate::regions::Regions;
+use crate::scan::RANGE_PAGES_MIN;
 use crate::stock::Moves;
 use cache::ring::Ring;
 
@@ -71,6 +72,8 @@ pub(crate) struct State<S> {
     /// Ranges discarded where nothing is managed. The kernel tells of it before it does it, and until it has, the pages
     /// look as if they were there to stay: a scan must not adopt them.
     pub(crate) discarded_early: Regions,
+    /// What is smaller is left alone.
+    pub(crate) range_pages_min: PageCount,
     /// After a failed write: when the device is to be tried again.
     pub(crate) retry_at_ns: u64,
     /// Layout messages since the start.
@@ -111,6 +114,7 @@ impl<S: Store> State<S> {
             kept: Vec::new(),
             window: Window::new(),
             discarded_early: Regions::default(),
+            range_pages_min: RANGE_PAGES_MIN,
             retry_at_ns: 0,
             layout_events: 0,
             sortings: 0,

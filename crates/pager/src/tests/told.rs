@@ -199,3 +199,61 @@ fn a_place_is_not_forgotten_while_the_layout_changes() {
     world.round();
     assert!(!world.pager.announcements.is_one_new() && world.pager.lock().regions.contains(place.start));
 }
+
+/// Small mappings that have a sixteenth of the share are managed, others are left alone; and once they are, what is told of is, too.
+#[test]
+fn small_mappings_are_managed_once_they_have_much() {
+    // Of two pages each, in a share of 512.
+    for (pieces, are_managed) in [(16, false), (17, true)] {
+        let mut world = World::new(Setup { interleave: 0, ..Setup::plain(3) });
+        let piece = |number: u64| range(3 * number, 2);
+        for number in 0..pieces {
+            world.program.borrow_mut().map(&world.pager.kernel, piece(number));
+            for page in piece(number).start.until(piece(number).end) {
+                world.touch(page, Some(Content::Text(page.0))).unwrap();
+            }
+        }
+        world.round();
+        let is_managed = |world: &World, number| world.pager.lock().regions.contains(piece(number).start);
+        assert!((0..pieces).all(|number| is_managed(&world, number) == are_managed), "{pieces} pieces");
+        // Those do not count as unmanaged any more.
+        world.program.borrow_mut().map(&world.pager.kernel, piece(100));
+        announce(&world, Some(piece(100)));
+        world.round();
+        assert_eq!(is_managed(&world, 100), are_managed);
+        world.program.borrow_mut().map(&world.pager.kernel, piece(101));
+        announce(&world, None);
+        world.pager.kernel.sleep_ns(1_000_000_000);
+        world.round();
+        assert!(is_managed(&world, 101) == are_managed && !world.pager.announcements.is_one_new());
+        world.finish().unwrap();
+    }
+}
+
+/// Addresses are no memory.
+#[test]
+fn small_mappings_that_hold_little_are_left_alone() {
+    let mut world = World::new(Setup { interleave: 0, ..Setup::plain(3) });
+    for number in 0..200 {
+        world.program.borrow_mut().map(&world.pager.kernel, range(3 * number, 2));
+    }
+    world.round();
+    assert!(world.pager.lock().regions.is_empty());
+}
+
+/// Linux allows so many, and no more.
+#[test]
+fn very_many_small_mappings_are_left_alone() {
+    for (mappings, are_managed) in [(32_000, true), (32_001, false)] {
+        let world = World::new(Setup { interleave: 0, ..Setup::plain(3) });
+        (0..mappings).for_each(|number| world.pager.kernel.map(range(2 * number, 1)));
+        world.pager.lock().accounts.unmanaged = 1 << 30;
+        let managed = if are_managed { mappings as usize } else { 0 };
+        assert_eq!(scan(&world.pager, Extent::Everywhere), Scanned::Registered(managed));
+        // Those that are managed stay so, and what is new beside them is.
+        world.pager.kernel.unmap(1, range(0, 1));
+        settle(&world);
+        world.pager.kernel.map(range(0, 1));
+        assert_eq!(scan(&world.pager, Extent::At(&[range(0, 1)])), Scanned::Registered(usize::from(are_managed)));
+    }
+}
