@@ -147,6 +147,16 @@ fn a_declared_array_that_is_filled_at_once_stays_inside_the_budget() {
     }
 }
 
+/// Nothing is taken for gone, nor for what must stay in place, that a call has only named.
+#[test]
+fn malformed_calls_change_nothing() {
+    let turn = turn("malformed");
+    match turn.compile("malformed.c", &["-pthread"]) {
+        Ok(program) => MODES.iter().for_each(|mode| compare_in(mode, &turn, &words([&program]), [48, 32], Spill::May)),
+        Err(why) => skipped(&why),
+    }
+}
+
 /// The agent's constructor comes before the library's: what that maps is the program's, and its thread is known.
 #[test]
 fn memory_and_a_thread_of_a_librarys_constructor() {

@@ -28,7 +28,13 @@ const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
 /// Addresses of programs end here or later.
-pub(crate) const ADDRESS_END: usize = 1 << 47;
+pub(crate) const ADDRESS_END: usize = 1 << if cfg!(target_arch = "aarch64") { 48 } else { 47 };
+
+/// Whether the kernel takes this for a range that munmap could unmap, and mmap replace.
+pub fn is_range(start: usize, bytes: usize) -> bool {
+    let end = start.checked_add(bytes);
+    start.is_multiple_of(PAGE_BYTES) && bytes > 0 && end.is_some_and(|end| end <= ADDRESS_END)
+}
 
 /// The arguments of mremap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,6 +5,7 @@
 //! In user mode no page of a stack is ([`crate::user_mode`]).
 
 use crate::process;
+use crate::remap::is_range;
 use crate::spans::Spans;
 use crate::thread;
 
@@ -31,7 +32,10 @@ pub struct Forgotten(core::ops::Range<u64>);
 
 /// These addresses are about to be unmapped, or mapped anew.
 pub fn are_unmapped(start: usize, bytes: usize) -> Forgotten {
-    let (start, end) = (start as u64, (start.saturating_add(bytes) as u64).next_multiple_of(4096));
+    if !is_range(start, bytes) {
+        return Forgotten(0..0); // It is refused.
+    }
+    let (start, end) = (start as u64, ((start + bytes) as u64).next_multiple_of(4096));
     if BLOCKS.first_in(start, end) == end {
         return Forgotten(end..end);
     }

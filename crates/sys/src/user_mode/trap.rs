@@ -14,7 +14,7 @@ use super::{KEPT, PINNED, hooks, huge_pages, pin, processes};
 use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::attach::{self, Attach};
-use crate::remap::Request;
+use crate::remap::{Request, is_range};
 use crate::thread;
 
 /// `SYS_USER_DISPATCH`, and `AUDIT_ARCH_X86_64` with the call's number below it.
@@ -305,7 +305,7 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
         number::MMAP if flags & MAP_FIXED != 0 => forgotten = Some(Forgotten::at(start, end)),
         number::MUNMAP => {
             forgotten = Some(Forgotten::at(start, end));
-            if (start..end).contains(&context.rsp) {
+            if is_range(start as usize, bytes as usize) && (start..end).contains(&context.rsp) {
                 hold.let_go();
                 return leave(context, place, pleat_unmap_self);
             }
@@ -371,7 +371,12 @@ struct Forgotten {
 }
 
 impl Forgotten {
+    /// What is malformed the kernel refuses, and it may be all there is.
     fn at(start: u64, end: u64) -> Self {
+        if !is_range(start as usize, end.wrapping_sub(start) as usize) {
+            return Self { kept: 0..0, pinned: 0..0 };
+        }
+        let end = end.next_multiple_of(4096);
         Self { kept: KEPT.cut(start, end), pinned: PINNED.cut(start, end) }
     }
 }
