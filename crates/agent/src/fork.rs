@@ -78,9 +78,9 @@ impl HeldUp {
 
 /// The gate, where children that are being forked depend on this process: not behind vfork, where it is the parent's.
 pub(crate) fn own_gate() -> Option<&'static Gate> {
-    let agent = agent()?;
+    let agent = agent().filter(|agent| agent.keeper().is_some())?;
     let is_own = agent.process.load(Ordering::Relaxed) == thread::process_id();
-    (is_own && agent.keeper().is_some()).then_some(&agent.gate)
+    is_own.then_some(&agent.gate)
 }
 
 /// How far a forked child's agent is.

@@ -84,6 +84,13 @@ macro_rules! weak {
     };
 }
 
+/// Whether libc knows of one thread only (glibc 2.32).
+pub(crate) fn has_one_thread() -> bool {
+    let known = core::ptr::with_exposed_provenance::<u8>(weak_address!("__libc_single_threaded"));
+    // SAFETY: null, or libc's variable, a byte that it changes while there is one thread.
+    !known.is_null() && unsafe { known.read_volatile() } != 0
+}
+
 /// The agent of this process; null before its constructor has run, and where there is no ledger.
 static AGENT: AtomicPtr<Agent> = AtomicPtr::new(core::ptr::null_mut());
 

@@ -33,6 +33,7 @@ const TAKEN: &[&str] = &[
     "__lsan_init",
     "__msan_init",
     "__tsan_init",
+    "__libc_single_threaded",
     "__cxa_finalize",
     "__gmon_start__",
     "_ITM_deregisterTMCloneTable",

@@ -201,6 +201,24 @@ fn with_calls_that_kill_the_child_is_killed() {
     assert!(run.shell_status() == 0 && is_killed, "{said}{}", run.stderr);
 }
 
+/// What the agent does for a program with one thread needs no system call of that thread.
+#[test]
+fn a_worker_in_a_sandbox_of_three_calls_ends_as_it_will() {
+    let turn = turn("sandbox");
+    let program = match turn.compile("sandbox.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let before = plain(&words([&program]));
+    if !before.stdout.ends_with(b"status 700\n") {
+        return skipped("there are no filters of system calls here");
+    }
+    let after = folded(&turn.options("40M"), &words([&program]));
+    assert_same(&before, &after);
+    assert!(after.stderr.is_empty(), "{}", after.stderr);
+    turn.assert_clean(&after);
+}
+
 /// Another user's processes have no access to the run. One line says so, however many they are.
 #[test]
 fn what_another_user_executes_says_that_it_is_not_managed() {

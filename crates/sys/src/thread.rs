@@ -18,7 +18,6 @@ const CLONE_VM: usize = 0x100;
 const CLONE_FILES: usize = 0x400;
 const CLONE_SIGHAND: usize = 0x800;
 const CLONE_THREAD: usize = 0x1_0000;
-const CLONE_SYSVSEM: usize = 0x4_0000;
 const CLONE_SETTLS: usize = 0x8_0000;
 
 /// Room below the thread pointer, where the initial-exec variables of the host's libraries would be. Nothing of ours
@@ -120,7 +119,7 @@ pub unsafe fn spawn(
     unsafe { tls.wrapping_add(2).write(tls as usize) };
     let shared = if descriptors == Descriptors::Shared { CLONE_FILES } else { 0 };
     let start = ThreadStart {
-        flags: CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS | shared,
+        flags: CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SETTLS | shared,
         stack_top: top as usize,
         tls: tls as usize,
         entry: entry as usize,
