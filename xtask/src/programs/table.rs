@@ -499,6 +499,46 @@ END
         ..PLAIN
     },
     Program {
+        name: "mold",
+        what: "a linker with mimalloc, which maps its heap in a constructor",
+        needs: &[("mold", "mold"), ("g++", "g++")],
+        prepare: r#"
+            for i in $(seq 40); do
+                printf '#include <map>\n#include <string>\n#include <vector>\n' >part$i.cc
+                for k in $(seq 12); do echo "int f${i}_$k(int n) { std::map<std::string, std::vector<int>> m; for (int j = 0; j < n; j++) m[std::to_string(j)].push_back(j * $k); return m.size(); }"; done >>part$i.cc
+                g++ -g -c part$i.cc || exit 1
+            done
+            printf 'int f1_1(int);\nint main() { return f1_1(7); }\n' >main.cc && g++ -g -c main.cc
+        "#,
+        run: "for i in 1 2 3; do g++ -fuse-ld=mold $INPUT/*.o -o out; ./out || echo $?; sha256sum <out; done",
+        ..PLAIN
+    },
+    Program {
+        name: "crystal",
+        what: "fibers with a stack of 8 MiB each, and the collector of Boehm",
+        needs: &[("crystal", "crystal")],
+        prepare: r#"
+            cat >fibers.cr <<'END'
+channel = Channel(Int64).new
+1500.times do |i|
+  spawn do
+    table = {} of String => Int32
+    100.times { |k| table["k#{k * i}"] = k }
+    Fiber.yield
+    channel.send(table.sum { |key, value| (value + key.size).to_i64 })
+  end
+end
+puts (1..1500).sum { channel.receive }
+items = Array(String).new(400000) { |i| "item #{i}" }
+GC.collect
+puts items.sum(&.size)
+END
+            crystal build --release -o fibers fibers.cr
+        "#,
+        run: "$INPUT/fibers",
+        ..PLAIN
+    },
+    Program {
         name: "racket",
         what: "a hash of strings, under Chez Scheme's collector",
         needs: &[("racket", "racket")],
@@ -857,6 +897,18 @@ END
     Program { name: "stress-zombie", what: "stress-ng --zombie", run: "stress-ng --zombie 1 --zombie-ops 3000 --vm 1 --vm-bytes 64M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-vfork", what: "stress-ng --vfork", run: "stress-ng --vfork 1 --vfork-ops 3000 --vm 1 --vm-bytes 64M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
     Program { name: "stress-pthread", what: "stress-ng --pthread", run: "stress-ng --pthread 1 --pthread-ops 20000 --vm 1 --vm-bytes 64M --verify -t 20 2>&1 | grep -o 'fail.*\\|successful'", ..STRESS },
+    Program {
+        name: "stress-many",
+        what: "most of what else stress-ng has, a second each",
+        run: r"for stressor in aio clone context cpu daemon dev-shm env epoll eventfd exec fault futex get getrandom hdd inotify io itimer kcmp landlock malloc \
+                membarrier mincore mlock mmapaddr mmapfixed mmapfork mmapmany mprotect mq msg msync munmap nanosleep numa pidfd pipe poll procfs ptrace randlist readahead \
+                remap resources rlimit rseq schedpolicy seccomp secretmem sem sem-sysv sendfile session set shm shm-sysv sigaltstack sigfd sigio signest sigpending sigrt sigsegv \
+                sigsuspend sockmany spawn splice stackmmap switch sysinval tee timer tree tsearch userfaultfd vecmath vm-rw vm-splice wait yield; do
+            stress-ng --$stressor 1 --verify -t 1 >said 2>&1 && echo $stressor
+            grep 'fail:\|prematurely' said || rm -f said
+        done",
+        ..STRESS
+    },
 ];
 
 const JAVA: Program = Program {
