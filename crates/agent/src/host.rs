@@ -102,8 +102,8 @@ extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment:
         return exec::hide(environment);
     }
     if heap::has_room(pager::JOURNAL_BYTES).is_err() {
-        // What this one starts finds in the environment what it has found, and may have more room.
-        return do_without(environment);
+        // It runs as it would without us. What it starts finds in the environment what it has found, and may have more room.
+        return keep_out(environment, NO_MEMORY);
     }
     let bearings = Bearings::of(environment);
     join(environment, register, bearings);
@@ -117,13 +117,6 @@ fn keep_out(environment: *const *const c_char, reason: &str) {
         sys::addresses::take_back(&ledger.address_bytes);
         stay_idle(ledger, reason);
     });
-}
-
-/// This process's limits leave the agent no memory: it runs as it would without us.
-fn do_without(environment: *const *const c_char) {
-    if let Some(Ok(ledger)) = variable(environment, LEDGER_VARIABLE.as_bytes()).map(entry::open) {
-        stay_idle(ledger, NO_MEMORY);
-    }
 }
 
 /// Joins the run that the environment leads to.
