@@ -4,7 +4,7 @@
 //! wrapper that preloads something takes our place. So where libc executes a program, what is missing is put in and marked. The
 //! new program's agent takes it out again before anybody looks: the program finds the environment that it was given.
 
-use core::ffi::{CStr, c_char, c_int, c_long};
+use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
 
 use alloc::vec::Vec;
@@ -217,27 +217,19 @@ impl Program {
     /// # Safety
     /// As for execve.
     unsafe fn call(self, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
-        if user_mode::is_armed() {
-            let (strings, settings) = (arguments as usize, environment as usize);
-            let errno = match self {
-                Self::Named(path) => user_mode::execute(process::EXECVE, [path as usize, strings, settings, 0, 0, 0]),
-                Self::Below(directory, path, flags) => {
-                    let (directory, flags) = (directory as usize, flags as usize);
-                    user_mode::execute(process::EXECVEAT, [directory, path as usize, strings, settings, flags, 0])
-                }
-            };
-            return to_libc(Err(errno), -1);
-        }
-        let result = match self {
-            // SAFETY: the caller's promise.
-            Self::Named(path) => unsafe { syscall(process::EXECVE, path, arguments, environment) },
+        let (strings, settings) = (arguments as usize, environment as usize);
+        let (number, words) = match self {
+            Self::Named(path) => (process::EXECVE, [path as usize, strings, settings, 0, 0, 0]),
             Self::Below(directory, path, flags) => {
-                let (directory, flags) = (c_long::from(directory), c_long::from(flags));
-                // SAFETY: the caller's promise.
-                unsafe { syscall(process::EXECVEAT, directory, path, arguments, environment, flags) }
+                (process::EXECVEAT, [directory as usize, path as usize, strings, settings, flags as usize, 0])
             }
         };
-        result as c_int
+        if user_mode::is_armed() {
+            return to_libc(Err(user_mode::execute(number, words)), -1);
+        }
+        let [first, second, third, fourth, fifth, _] = words;
+        // SAFETY: the caller's promise. By libc's, which sets errno.
+        unsafe { syscall(number, first, second, third, fourth, fifth) as c_int }
     }
 }
 

@@ -85,7 +85,8 @@ impl Agent {
         // A thread's number goes some instructions before it ceases to be counted, and its processor may be taken away
         // between them.
         let mut repeats = if is_gone { REPEATS_MAX } else { 0 };
-        while result == Err(Errno::INVAL) && repeats > 0 && !sys::process::is_multithreaded() {
+        let is_alone = || sys::process::thread_count().is_none_or(|threads| threads == 1);
+        while result == Err(Errno::INVAL) && repeats > 0 && is_alone() {
             thread::sleep(LOOK);
             result = call();
             repeats -= 1;

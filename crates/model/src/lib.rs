@@ -18,22 +18,13 @@ mod fork {
     pub(crate) const LOOK: core::time::Duration = core::time::Duration::from_millis(2);
 }
 
-/// The same, of a file of which the rest needs the kernel.
-#[allow(missing_docs, reason = "as there")]
-pub mod kernel {
-    use page::{PageCount, PageIndex};
+#[allow(dead_code, unreachable_pub, reason = "it is included for what is tested here")]
+#[path = "../../sys/src/page_range.rs"]
+mod page_range;
 
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub struct PageRange {
-        pub start: PageIndex,
-        pub end: PageIndex,
-    }
-
-    impl PageRange {
-        pub fn new(start: PageIndex, count: PageCount) -> Self {
-            Self { start, end: start + count }
-        }
-    }
+/// As in pleat-sys, of which the rest needs Linux.
+mod kernel {
+    pub(crate) use crate::page_range::PageRange;
 }
 
 #[allow(dead_code, unreachable_pub, reason = "it is included for what is tested here")]

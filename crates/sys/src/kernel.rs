@@ -6,6 +6,7 @@
 use page::{ByteCount, FrameIndex, PageBytes, PageCount, PageIndex};
 
 use crate::Errno;
+pub use crate::page_range::PageRange;
 
 /// What the kernel tells about the managed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,38 +46,6 @@ pub enum Uncopied {
     Empty,
     /// Nothing (`MADV_DONTFORK`).
     Absent,
-}
-
-/// Pages from `start` up to, not including, `end`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PageRange {
-    /// The first page.
-    pub start: PageIndex,
-    /// The page behind the last.
-    pub end: PageIndex,
-}
-
-impl PageRange {
-    /// The range of `count` pages at `start`.
-    pub fn new(start: PageIndex, count: PageCount) -> Self {
-        Self { start, end: start + count }
-    }
-
-    /// How many pages it has.
-    pub fn count(self) -> PageCount {
-        self.end - self.start
-    }
-
-    /// Whether `page` lies in it.
-    pub fn contains(self, page: PageIndex) -> bool {
-        self.start <= page && page < self.end
-    }
-
-    /// What both have in common, if anything.
-    pub fn intersection(self, other: Self) -> Option<Self> {
-        let common = Self { start: self.start.max(other.start), end: self.end.min(other.end) };
-        (common.start < common.end).then_some(common)
-    }
 }
 
 /// How far a call over several pages came. `error` says what stopped it; with pages done and no error, ask again.

@@ -25,6 +25,7 @@ pub mod kernel;
 pub mod linux;
 pub mod locking;
 pub mod maps;
+mod page_range;
 pub mod proc_files;
 pub mod process;
 pub mod remap;

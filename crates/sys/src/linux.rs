@@ -459,7 +459,7 @@ impl Kernel for Linux {
             return false;
         }
         let (mut at, mut is_told) = (unmapped.start, false);
-        while let Ok(Mapping { range: mapping, .. }) = self.files.mapping_from(at)
+        while let Ok(mapping) = self.files.range_from(at)
             && mapping.start < unmapped.end
         {
             let first = mapping.start.max(at);

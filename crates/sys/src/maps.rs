@@ -246,10 +246,19 @@ impl MappingQuery {
         Ok(query)
     }
 
+    fn range(&self) -> PageRange {
+        PageRange { start: PageIndex::containing(self.start), end: PageIndex::containing(self.end) }
+    }
+
     fn access(&self) -> [u8; 4] {
         let letter = |bit: u32, set, clear| if self.access >> bit & 1 == 1 { set } else { clear };
         [letter(0, b'r', b'-'), letter(1, b'w', b'-'), letter(2, b'x', b'-'), letter(3, b's', b'p')]
     }
+}
+
+/// Where the mapping is that a page is in, or else the next behind it: see [`mapping_from`], which asks for its name as well.
+pub fn range_from(maps: impl AsFd, page: PageIndex) -> Result<PageRange, Errno> {
+    MappingQuery::ask(maps, page, &mut []).map(|query| query.range())
 }
 
 /// The mapping that a page is in, or else the next behind it; `NOENT` if there is none, `NOTTY` before Linux 6.11. `maps` is an
@@ -265,9 +274,8 @@ pub fn mapping_from(maps: impl AsFd, page: PageIndex) -> Result<Mapping, Errno> 
         }
         answer => answer?,
     };
-    let range = PageRange { start: PageIndex::containing(query.start), end: PageIndex::containing(query.end) };
     let name = &name[..(query.name_bytes as usize).saturating_sub(1).min(NAME_BYTES)];
-    Ok(described(range, query.access(), query.inode == 0, name))
+    Ok(described(query.range(), query.access(), query.inode == 0, name))
 }
 
 /// What a page of address space holds.
@@ -373,9 +381,9 @@ mod tests {
         let start = PageIndex::containing(area.base() as u64);
         let range = PageRange::new(start, page::PageCount(3));
         let maps = open(c"/proc/self/maps");
-        match mapping_from(&maps, start + PageCount(2)) {
+        match range_from(&maps, start + PageCount(2)) {
             Err(Errno::NOTTY) => println!("skipped: no PROCMAP_QUERY"),
-            found => assert_eq!(found.map(|found| found.range), Ok(range)),
+            found => assert_eq!(found, Ok(range)),
         }
     }
 

@@ -79,7 +79,12 @@ impl ProcFiles {
         maps::visit(&self.maps, &mut buffer, visit)
     }
 
-    /// The mapping that a page is in, or else the next behind it.
+    /// Where the mapping is that a page is in, or else the next behind it.
+    pub fn range_from(&self, page: PageIndex) -> Result<PageRange, Errno> {
+        maps::range_from(&self.maps, page)
+    }
+
+    /// That mapping.
     pub fn mapping_from(&self, page: PageIndex) -> Result<Mapping, Errno> {
         maps::mapping_from(&self.maps, page)
     }

@@ -223,8 +223,7 @@ pub fn mappings(visit: &mut dyn FnMut(crate::kernel::Mapping)) -> Result<(), Err
 /// The mapping that an address of this process lies in.
 pub fn mapping_at(address: u64) -> Result<PageRange, Errno> {
     let page = PageIndex::containing(address);
-    let found = maps::mapping_from(open(c"/proc/thread-self/maps", OFlags::RDONLY)?, page);
-    found.map(|mapping| mapping.range).or_else(|_| {
+    maps::range_from(open(c"/proc/thread-self/maps", OFlags::RDONLY)?, page).or_else(|_| {
         // Before Linux 6.11 all must be read.
         let mut found = Err(Errno::FAULT);
         mappings(&mut |mapping| {
@@ -276,11 +275,6 @@ pub fn thread_count() -> Option<u32> {
 pub fn has_only(others: u32) -> bool {
     let stat = open(c"/proc/self/stat", OFlags::RDONLY).ok().and_then(Stat::read);
     stat.is_some_and(|stat| crate::proc_files::has_only(&stat, others))
-}
-
-/// Whether this process is known to have several threads.
-pub fn is_multithreaded() -> bool {
-    field_of_stat(20).is_some_and(|threads| threads > 1)
 }
 
 /// Whether another process traces this one's main thread, as far as can be seen from here.
