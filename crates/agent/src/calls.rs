@@ -8,17 +8,18 @@
 //!   on fork; and what is to be freed some time (`MADV_FREE`) it leaves in place after it has told of that.
 //! - shmat: what it replaces (`SHM_REMAP`) nobody tells of ([`sys::attach`]).
 //! - mmap of a stack, and munmap: the kernel does not wait for what it needs of a thread that ends ([`sys::thread_blocks`]).
+//! - ioctl with `UFFDIO_REGISTER`: a mapping has one userfaultfd, and what is managed has ours.
 //! - mlockall: it would lock the agent's memory as well ([`sys::locking`]).
 //!
 //! Everything else goes through as it is. Where nothing is managed only growth is told, so that it is managed in time. Who
 //! makes the system call without libc gets what the kernel gives: see docs/userfaultfd.md, "Limits".
 
 use core::cell::Cell;
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
-use page::{PAGE_BYTES, PageIndex};
+use page::{ByteCount, PAGE_BYTES, PageIndex};
 use sys::Errno;
 use sys::attach::{self, Attach};
 use sys::kernel::PageRange;
@@ -26,11 +27,13 @@ use sys::locking;
 use sys::process;
 use sys::remap::{self, Request};
 use sys::room;
+use sys::thread;
 use sys::thread_blocks;
 use sys::user_mode;
 
 use crate::growth::{Grown, Use};
 use crate::host::{agent, weak_address};
+use crate::watcher::Agent;
 
 #[link(name = "c")]
 unsafe extern "C" {
@@ -292,6 +295,7 @@ const MADV_DONTNEED: c_int = 4;
 const MADV_FREE: c_int = 8;
 const MADV_DONTFORK: c_int = 10;
 const MADV_WIPEONFORK: c_int = 18;
+const MADV_POPULATE_READ: c_int = 22;
 const MADV_POPULATE_WRITE: c_int = 23;
 /// Discards locked pages, too.
 const MADV_DONTNEED_LOCKED: c_int = 24;
@@ -387,4 +391,39 @@ unsafe fn discard_guarded(range: &Range<usize>, result: Result<(), Errno>) {
 pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
     // In user mode, too: ours are not trapped, and what is missing then stays so until it is touched.
     to_libc(locking::lock_all(flags as u32 as usize).map(|()| 0), -1)
+}
+
+/// `struct uffdio_register` begins with a range, and has 32 bytes.
+const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
+
+/// ioctl(2). libc's goes on here ([`crate::detours`]).
+///
+/// libc's has a variable number of arguments. On the processors that we know the third is where a fixed one would be, and the
+/// kernel looks at it only if the request has one.
+///
+/// # Safety
+/// As for ioctl.
+pub(crate) unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    let call = || unsafe { syscall(process::IOCTL, c_long::from(file), request, argument) as c_int };
+    let before = libc_errno().get();
+    let result = call();
+    if request != UFFDIO_REGISTER || result != -1 || libc_errno().get() != Errno::BUSY.raw_os_error() {
+        return result;
+    }
+    // In user mode the program has no userfaultfd of its own.
+    let Some(keeper) = agent().and_then(Agent::keeper) else { return result };
+    // SAFETY: the kernel has read it.
+    let [start, bytes] = unsafe { argument.cast::<[u64; 2]>().read_unaligned() };
+    let range = PageRange::new(PageIndex::containing(start), ByteCount(bytes).pages_up());
+    let bring_in = |out: PageRange| {
+        let bytes = out.count().bytes().0 as usize;
+        // SAFETY: reads what the caller says is its own.
+        unsafe { remap::advise(out.start.address() as usize, bytes, MADV_POPULATE_READ) }.is_ok()
+    };
+    let mask = thread::block_signals();
+    libc_errno().set(before);
+    let result = keeper.pager.surrender(range, bring_in, call);
+    thread::unblock_signals(mask);
+    result
 }

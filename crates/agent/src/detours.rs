@@ -1,4 +1,5 @@
-//! Detours: what libc calls inside itself to grow ends in [`crate::calls`], too, and to execute in [`crate::exec`].
+//! Detours: what libc calls inside itself to grow ends in [`crate::calls`], too, and to execute in [`crate::exec`]. So does ioctl,
+//! which others that are preloaded take as well.
 //!
 //! glibc's malloc calls mmap, brk, mprotect and mremap by addresses that its linker has filled in, so nothing that is
 //! preloaded comes in between. What those functions do is a system call; ours make it, and look after the memory.
@@ -23,6 +24,7 @@ pub(crate) fn place() -> bool {
         return false;
     }
     place_one(c"execve", sys::process::EXECVE, exec::execve as *const () as usize);
+    place_one(c"ioctl", sys::process::IOCTL, calls::ioctl as *const () as usize);
     place_one(c"mremap", remap::MREMAP, calls::mremap as *const () as usize);
     place_one(c"munmap", remap::MUNMAP, calls::munmap as *const () as usize);
     place_one(c"madvise", remap::MADVISE, calls::madvise as *const () as usize);

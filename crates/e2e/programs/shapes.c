@@ -78,32 +78,41 @@ static void shared(void) {
     }
 }
 
+enum { OWN_PAGES = 2048, OWN = 3 };
 static int own;
-static size_t faults_served;
+// Registered before memory is short, fresh behind that, and folded by then.
+static unsigned char *own_memory[OWN];
+static size_t faults_served[OWN];
+
+static int owner(uintptr_t at) {
+    int which = 0;
+    while (which < OWN && at - (uintptr_t)own_memory[which] >= OWN_PAGES * PAGE) which++;
+    check("a fault outside", which == OWN, 0);
+    return which;
+}
 
 // Fills each missing page of the program's own.
-static void *serve(void *start) {
+static void *serve(void *nothing) {
     static unsigned char page[PAGE] __attribute__((aligned(4096)));
     for (struct pollfd wait = {own, POLLIN, 0}; poll(&wait, 1, -1) >= 0;) {
         struct uffd_msg message;
         if (read(own, &message, sizeof message) != sizeof message) continue;
         check("a message", message.event, UFFD_EVENT_PAGEFAULT);
         uintptr_t at = message.arg.pagefault.address & ~(PAGE - 1UL);
-        if (message.arg.pagefault.address == (uintptr_t)start) faults_served++;
-        fill(page, PAGE, 10000 + (at - (uintptr_t)start) / PAGE);
+        int which = owner(at);
+        faults_served[which]++;
+        fill(page, PAGE, 10000 + (at - (uintptr_t)own_memory[which]) / PAGE);
         struct uffdio_copy copy = {.dst = at, .src = (uintptr_t)page, .len = PAGE};
         check("UFFDIO_COPY", ioctl(own, UFFDIO_COPY, &copy), 0);
     }
-    return 0;
+    return nothing;
 }
 
-static int register_own(void *memory, size_t bytes) {
-    struct uffdio_register what = {.range = {(uintptr_t)memory, bytes}, .mode = UFFDIO_REGISTER_MODE_MISSING};
-    return ioctl(own, UFFDIO_REGISTER, &what) ? errno : 0;
+static void register_own(int which) {
+    struct uffdio_register what = {.range = {(uintptr_t)own_memory[which], OWN_PAGES * PAGE},
+                                   .mode = UFFDIO_REGISTER_MODE_MISSING};
+    check("UFFDIO_REGISTER", ioctl(own, UFFDIO_REGISTER, &what), 0);
 }
-
-enum { OWN_PAGES = 2048 };
-static unsigned char *own_memory;
 
 static void *fresh(void) {
     return mmap(0, OWN_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -116,25 +125,44 @@ static void open_own(void) {
     if (own < 0) return;
     struct uffdio_api api = {.api = UFFD_API};
     check("UFFDIO_API", ioctl(own, UFFDIO_API, &api), 0);
-    own_memory = fresh();
-    check("UFFDIO_REGISTER", register_own(own_memory, OWN_PAGES * PAGE), 0);
-    check("pthread_create", pthread_create(&thread, 0, serve, own_memory), 0);
+    own_memory[0] = fresh();
+    register_own(0);
+    check("pthread_create", pthread_create(&thread, 0, serve, 0), 0);
 }
 
+static void expect_served(int which, int first, int end) {
+    for (int page = 0; page < OWN_PAGES; page++) {
+        int at = page * 1031 % OWN_PAGES;
+        if (at < first || at >= end) continue;
+        expect("what the program's own userfaultfd brought", own_memory[which] + at * PAGE, PAGE, 10000 + at);
+    }
+}
+
+// Every other page of the second half is the program's before it registers them, and out.
 static void userfaultfd(void) {
+    enum { HALF = OWN_PAGES / 2 };
     if (own < 0) return (void)printf("no userfaultfd: %s\n", strerror(errno));
     for (int round = 0; round < 3; round++) {
-        for (int page = 0; page < OWN_PAGES; page++) {
-            int at = page * 1031 % OWN_PAGES;
-            expect("what the program's own userfaultfd brought", own_memory + at * PAGE, PAGE, 10000 + at);
-        }
+        expect_served(0, 0, OWN_PAGES);
         press();
         // It is brought again.
-        check("madvise", madvise(own_memory, OWN_PAGES * PAGE / 2, MADV_DONTNEED), 0);
+        check("madvise", madvise(own_memory[0], HALF * PAGE, MADV_DONTNEED), 0);
     }
-    check("faults of the first page", faults_served, 3);
-    fprintf(stderr, "fresh memory: %s\n", strerror(register_own(fresh(), OWN_PAGES * PAGE)));
-    fprintf(stderr, "what is folded: %s\n", strerror(register_own(bulk, BULK)));
+    check("faults", faults_served[0], OWN_PAGES + 2 * HALF);
+    own_memory[1] = fresh();
+    usleep(20000); // A scan finds it.
+    register_own(1);
+    expect_served(1, 0, OWN_PAGES);
+    check("faults of fresh memory", faults_served[1], OWN_PAGES);
+    own_memory[2] = fresh();
+    for (int at = HALF; at < OWN_PAGES; at += 2) fill(own_memory[2] + at * PAGE, PAGE, 11000 + at);
+    press(), press();
+    register_own(2);
+    expect_served(2, 0, HALF);
+    for (int at = HALF; at < OWN_PAGES; at += 2) expect("what was folded", own_memory[2] + at * PAGE, PAGE, 11000 + at);
+    check("faults beside what was folded", faults_served[2], HALF);
+    for (int at = HALF + 1; at < OWN_PAGES; at += 2) expect_served(2, at, at + 1);
+    check("faults in between", faults_served[2], OWN_PAGES - HALF / 2);
 }
 
 static size_t data_bytes(void) {

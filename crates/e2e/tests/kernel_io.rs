@@ -183,15 +183,14 @@ fn other_memory_beside_it_is_left_alone() {
     }
 }
 
-/// What the program has registered before memory is short is left to it. What is managed by then, fresh or not, has a
-/// userfaultfd already: the program hears so, as docs/programs.md has it.
+/// What the program registers is left to it, as its own userfaultfd would find it without us: before memory is short, fresh behind
+/// that, and with pages that are out.
 #[test]
 fn a_userfaultfd_of_the_programs_own_is_left_alone() {
-    if let Some(run) = crossed_in("48M", "shapes.c", "userfaultfd")
+    if let Some(run) = crossed("shapes.c", "userfaultfd")
         && !run.stdout.starts_with(b"no ")
     {
         assert_cold(&run);
-        assert_eq!(run.stderr.matches(": Device or resource busy").count(), 2, "mend docs/programs.md: {}", run.stderr);
     }
 }
 

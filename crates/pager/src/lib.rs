@@ -34,6 +34,7 @@ mod server;
 mod sharing;
 mod state;
 mod stock;
+mod surrender;
 #[cfg(test)]
 mod tests;
 mod turn;

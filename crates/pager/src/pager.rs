@@ -27,6 +27,7 @@ use crate::readings::Readings;
 use crate::records;
 use crate::regions::Regions;
 use crate::state::State;
+use crate::surrender::Surrender;
 
 /// What a pager needs to know at its birth.
 pub struct Config {
@@ -81,7 +82,10 @@ pub struct Pager<K, S> {
     /// The message about a fork has been read, and nobody has taken the child's memory yet.
     has_forked: AtomicBool,
     readings: Readings,
+    /// The server serving.
+    pub(crate) servings: Readings,
     pub(crate) announcements: Announcements,
+    pub(crate) surrender: Surrender,
     /// Goes up with each batch that the reclaimer has freed; a futex.
     progress: AtomicU32,
 }
@@ -104,7 +108,9 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             bell: Bell::default(),
             has_forked: AtomicBool::new(false),
             readings: Readings::default(),
+            servings: Readings::default(),
             announcements: Announcements::default(),
+            surrender: Surrender::default(),
             progress: AtomicU32::new(0),
         }
     }
@@ -249,6 +255,8 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         unsafe { self.state.reset() };
         self.bell.reset();
         self.readings.reset();
+        self.servings.reset();
+        self.surrender.reset();
     }
 
     /// The caller ends the process if it cannot be done: without a kernel there is no pager.

@@ -1,4 +1,5 @@
-//! The forking thread's view of message reading: whether the reading that let it go is over.
+//! A view of what another thread does again and again: whether the time that was going on is over. For the forking thread the
+//! reading of the message that let it go; for one that takes memory back the serving of faults there.
 //!
 //! Without a lock. That thread is the program's, and its stack is managed: what it misses comes from who may wait for the
 //! pager's lock. A sequence number is enough, odd while messages are read and followed.
@@ -10,7 +11,7 @@ use sys::sync::{AtomicBool, AtomicU32, Ordering, Sharing, wait_while, wake_all};
 /// How often who waits looks again, should nobody wake it.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Readings of messages, one at a time.
+/// Readings of messages, or servings of faults, one at a time.
 #[derive(Default)]
 pub(crate) struct Readings {
     /// Odd while one goes on; a futex.

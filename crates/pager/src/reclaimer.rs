@@ -131,6 +131,7 @@ impl Reclaimer {
         let unmanaged = self.look_where_told(pager, share, begun).unwrap_or(unmanaged);
         self.look_everywhere(pager, unmanaged, share);
         let until_ns = begun + ROUND_NS_MAX;
+        pager.answer_surrender();
         self.division.look(pager, begun);
         pager.look_at_area();
         let mut effort = self.reclaim(pager, until_ns);

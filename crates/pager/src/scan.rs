@@ -134,6 +134,10 @@ fn find<K: Kernel, S: Store>(
         let takes_all = mappings <= MAPPINGS_MAX && is_much(state, small);
         state.range_pages_min = if takes_all { PageCount(1) } else { RANGE_PAGES_MIN };
     }
+    // The program is about to register it itself.
+    if let Some(taken) = pager.surrender.range() {
+        fresh.retain(|(_, whole)| whole.intersection(taken).is_none());
+    }
     fresh.retain(|(gap, whole)| gap.count() >= state.range_pages_min || gap != whole);
     let mut gaps: Vec<_> = fresh.into_iter().map(|(gap, _)| gap).collect();
     // They are, unless the layout has changed meanwhile.

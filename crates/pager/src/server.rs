@@ -138,6 +138,8 @@ pub struct Server {
     pages: Box<[PageBytes]>,
     copies: Box<[[u8; PAGE_BYTES]]>,
     pieces: [Piece; WINDOW_MAX.0 as usize],
+    /// Surrenders before the pieces were found.
+    surrenders: u64,
     read: ReadBuffer,
     /// What other faults wait for, to be read at the same time.
     besides: [Option<ReadJob>; ASIDE_MAX],
@@ -164,6 +166,7 @@ impl Server {
             pages: vec![PageBytes::ZERO; window].into_boxed_slice(),
             copies: vec![[0; PAGE_BYTES]; window].into_boxed_slice(),
             pieces: [Piece::Zeros; WINDOW_MAX.0 as usize],
+            surrenders: 0,
             read: ReadBuffer::new(),
             besides: [const { None }; ASIDE_MAX],
             streams: Streams::default(),
@@ -177,6 +180,13 @@ impl Server {
 
     /// Reads a batch of what waits and serves it. Says whether there may be more to read.
     pub fn serve<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> Result<bool, Stuck> {
+        pager.servings.begin();
+        let served = self.serve_batch(pager);
+        pager.servings.finish();
+        served
+    }
+
+    fn serve_batch<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) -> Result<bool, Stuck> {
         let mut state = pager.lock_first();
         if state.is_patient() {
             drop(state);
@@ -349,11 +359,11 @@ impl Server {
         if filled.done > PageCount::ZERO {
             let mut state = pager.lock_first();
             for step in 0..filled.done.0 {
-                state.note_filled(
-                    page + PageCount(step),
-                    kind,
-                    if asked.by_fault && step == 0 { Arrival::Asked } else { Arrival::Along },
-                );
+                let filled = page + PageCount(step);
+                if !state.is_surrendered(filled, kind, self.surrenders) {
+                    let is_asked = asked.by_fault && step == 0;
+                    state.note_filled(filled, kind, if is_asked { Arrival::Asked } else { Arrival::Along });
+                }
             }
             state.copied = None;
             if kind != FaultKind::ZeroFill && !state.frozen {
@@ -365,7 +375,9 @@ impl Server {
         }
         if filled.error == Some(Errno::EXIST) {
             let mut state = pager.lock_first();
-            state.note_present(page, kind);
+            if !state.is_surrendered(page, kind, self.surrenders) {
+                state.note_present(page, kind);
+            }
             state.copied = None;
             drop(state);
             pager.kernel.wake(PageRange::new(page, PageCount(1)));

@@ -72,6 +72,8 @@ pub(crate) struct State<S> {
     /// Ranges discarded where nothing is managed. The kernel tells of it before it does it, and until it has, the pages
     /// look as if they were there to stay: a scan must not adopt them.
     pub(crate) discarded_early: Regions,
+    /// How often something has been let go of ([`State::forget`]) without a message.
+    pub(crate) surrenders: u64,
     /// What is smaller is left alone.
     pub(crate) range_pages_min: PageCount,
     /// After a failed write: when the device is to be tried again.
@@ -114,6 +116,7 @@ impl<S: Store> State<S> {
             kept: Vec::new(),
             window: Window::new(),
             discarded_early: Regions::default(),
+            surrenders: 0,
             range_pages_min: RANGE_PAGES_MIN,
             retry_at_ns: 0,
             layout_events: 0,
@@ -218,6 +221,13 @@ impl<S: Store> State<S> {
         } else {
             self.note_filled(page, kind, Arrival::Asked);
         }
+    }
+
+    /// Whether a page that has been found as `kind` says has been let go of since there had been `before` surrenders. Who has filled it
+    /// meanwhile has done so for its new owner. What is out is not let go of.
+    pub(crate) fn is_surrendered(&self, page: PageIndex, kind: FaultKind, before: u64) -> bool {
+        let was_in = matches!(kind, FaultKind::ZeroFill | FaultKind::Raced);
+        was_in && self.surrenders != before && !self.regions.contains(page)
     }
 
     fn note(&mut self, page: PageIndex, arrival: Arrival, is_to_be_settled: bool) {
@@ -378,10 +388,7 @@ impl<S: Store> State<S> {
                 let Self { regions, discarded_early, .. } = self;
                 regions.gaps(range, |gap| discarded_early.insert(gap));
             }
-            Record::Unmapped(range) => {
-                self.discard(range);
-                self.regions.cut(range);
-            }
+            Record::Unmapped(range) => self.forget(range),
             Record::Moved { from, to } => {
                 let Self { cache, ring, divider, .. } = self;
                 if let Some(divider) = divider {
@@ -399,6 +406,12 @@ impl<S: Store> State<S> {
                 }
             }
         }
+    }
+
+    /// Knows nothing of a range any more.
+    pub(crate) fn forget(&mut self, range: PageRange) {
+        self.discard(range);
+        self.regions.cut(range);
     }
 
     fn discard(&mut self, range: PageRange) {

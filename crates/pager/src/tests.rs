@@ -12,6 +12,7 @@ mod program;
 mod replay;
 mod schedules;
 mod sharing;
+mod surrender;
 mod told;
 mod world;
 

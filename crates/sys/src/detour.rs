@@ -15,8 +15,8 @@ const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 const BYTES: usize = JUMP.len() + size_of::<usize>();
 /// Marks the place as one that may be jumped to, and stays.
 const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-/// How far from its beginning a function may load its number.
-const LOOK: usize = 24;
+/// How far from its beginning a function may load its number: ioctl saves its arguments first.
+const LOOK: usize = 80;
 const BREAKPOINT: u8 = 0xcc;
 
 /// Makes the function at `function`, which makes system call `number`, go on at `ours`.

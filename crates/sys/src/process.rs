@@ -142,6 +142,9 @@ pub fn id_in_proc() -> Option<u32> {
 /// The number of execve, for who makes the call by libc.
 pub const EXECVE: core::ffi::c_long = number::EXECVE as core::ffi::c_long;
 
+/// That of ioctl.
+pub const IOCTL: core::ffi::c_long = number::IOCTL as core::ffi::c_long;
+
 /// That of execveat.
 pub const EXECVEAT: core::ffi::c_long = number::EXECVEAT as core::ffi::c_long;
 

@@ -68,6 +68,7 @@ impl Server {
         if !state.can_fill() {
             return Gathered::Deferred;
         }
+        self.surrenders = state.surrenders;
         let mut job = None;
         let (piece, kind) = match state.look_up(page, &mut self.copies[0]) {
             Lookup::Resident => return self.fill_if_discarded(pager, &mut state, page),

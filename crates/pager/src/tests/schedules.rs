@@ -86,16 +86,19 @@ impl Seen {
     }
 }
 
-/// One schedule. The seed is printed whatever goes wrong.
-fn one(seed: u64, setup: Setup, seen: &mut Seen) {
-    struct Tell(u64);
-    impl Drop for Tell {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                eprintln!("failed with PLEAT_SEED={} PLEAT_SCHEDULES=1", self.0);
-            }
+/// Prints the seed, whatever goes wrong.
+pub(super) struct Tell(pub(super) u64);
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with PLEAT_SEED={} PLEAT_SCHEDULES=1", self.0);
         }
     }
+}
+
+/// One schedule.
+fn one(seed: u64, setup: Setup, seen: &mut Seen) {
     let tell = Tell(seed);
     let mut world = World::new(setup);
     begin(&mut world);
