@@ -187,6 +187,8 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         for region in &managed {
             self.kernel.unregister(*region);
         }
+        // What a mapping has grown by is registered before anybody knows of it.
+        state.regions.gaps(part, |gap| self.kernel.unregister(gap));
         if self.kernel.layout_is_changing() {
             for region in managed {
                 let _ = self.kernel.register(region);

@@ -7,8 +7,12 @@ use crate::content::{self, Key, PAGE};
 use crate::random::mix;
 use crate::worker::{Done, Kind, Trouble, Worker, of, report};
 
-pub(crate) const KINDS: &[Kind] =
-    &[("grow down", 2, grow_down), ("terabyte", 1, terabyte), ("own userfaultfd", 2, own_userfaultfd)];
+pub(crate) const KINDS: &[Kind] = &[
+    ("grow down", 2, grow_down),
+    ("terabyte", 1, terabyte),
+    ("own userfaultfd", 2, own_userfaultfd),
+    ("take back", 2, take_back),
+];
 
 /// What a page of such a mapping holds: the key is told by its number, for a list of them would lie in managed memory.
 fn key_of(word: u64, page: usize) -> Key {
@@ -82,6 +86,7 @@ mod uffd {
     pub(super) const ZEROPAGE: c_ulong = 0xc020_aa04;
     pub(super) const API_VERSION: u64 = 0xaa;
     pub(super) const MISSING: u64 = 1;
+    pub(super) const WRITES: u64 = 2;
     pub(super) const FAULT: u8 = 0x12;
     /// Bytes of a message; the first says which, a fault's address is its third word.
     pub(super) const MESSAGE_WORDS: usize = 4;
@@ -116,32 +121,55 @@ fn own_userfaultfd(worker: &mut Worker) -> Done {
     let Worker { areas, random, .. } = worker;
     let area = &mut areas[number];
     let Some(source) = area.draw_open(random) else { return Ok(()) };
+    let Some(file) = open_own()? else { return Ok(()) };
+    let bytes = WATCHED * PAGE;
+    let base = calls::map(0, bytes, READ_WRITE).map_err(of("mmap, watched"))?;
+    register(file, base, bytes, uffd::MISSING)?;
+    if area.pages[source].may_be_zero {
+        area.write(source, Key::new(word));
+    }
+    let watched = Watched { file, base, word, source: area.at(source) };
+    use_watched(&watched, area.pages[source].key)?;
+    calls::unmap(base, bytes).map_err(of("munmap, watched"))?;
+    calls::close(file);
+    Ok(())
+}
+
+/// `None`: not built in, or pleat's user mode; a sandbox.
+fn open_own() -> Result<Option<c_int>, Trouble> {
     // SAFETY: takes a number.
     let opened = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | uffd::USER_MODE_ONLY) };
     let file = match calls::result(opened as isize) {
         Ok(file) => file as c_int,
-        // Not built in, or pleat's user mode; a sandbox.
-        Err(libc::ENOSYS | libc::EPERM) => return Ok(()),
+        Err(libc::ENOSYS | libc::EPERM) => return Ok(None),
         Err(errno) => return Err(Trouble::Refused("userfaultfd", errno)),
     };
-    let bytes = WATCHED * PAGE;
-    let base = calls::map(0, bytes, READ_WRITE).map_err(of("mmap, watched"))?;
     control(file, uffd::API, [uffd::API_VERSION, 0, 0].as_mut_ptr()).map_err(of("ioctl, api"))?;
-    match control(file, uffd::REGISTER, [base as u64, bytes as u64, uffd::MISSING, 0].as_mut_ptr()) {
-        Ok(()) => {
-            if area.pages[source].may_be_zero {
-                area.write(source, Key::new(word));
-            }
-            let watched = Watched { file, base, word, source: area.at(source) };
-            use_watched(&watched, area.pages[source].key)?;
-        }
-        // Managed already, which pleat documents.
-        Err(libc::EBUSY) => {}
-        Err(errno) => return Err(Trouble::Refused("ioctl, register", errno)),
+    Ok(Some(file))
+}
+
+fn register(file: c_int, base: usize, bytes: usize, mode: u64) -> Done {
+    let mut range = [base as u64, bytes as u64, mode, 0];
+    control(file, uffd::REGISTER, range.as_mut_ptr()).map_err(of("ioctl, register"))
+}
+
+/// An area that has been the program's for long, with pages that are out, is watched for writes to pages that it never protects.
+fn take_back(worker: &mut Worker) -> Done {
+    let number = worker.draw_area()?;
+    let Worker { areas, random, .. } = worker;
+    let area = &mut areas[number];
+    let Some(file) = open_own()? else { return Ok(()) };
+    // What nobody may touch and is out cannot be given back, which pleat documents.
+    area.unify().map_err(of("unify"))?;
+    register(file, area.base, area.bytes(), uffd::WRITES)?;
+    for _ in 0..64 {
+        area.check(random.below(area.count)).map_err(|bad| Trouble::Bad("taken back", bad))?;
+        area.write(random.below(area.count), Key::new(random.word()));
     }
-    calls::unmap(base, bytes).map_err(of("munmap, watched"))?;
+    let checked = if random.one_in(3) { area.check_all() } else { Ok(()) };
+    // Nobody watches it any more.
     calls::close(file);
-    Ok(())
+    checked.map_err(|bad| Trouble::Bad("taken back, all", bad))
 }
 
 /// Touches each page once, beside the helper.
