@@ -404,14 +404,21 @@ const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
 /// # Safety
 /// As for ioctl.
 pub(crate) unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
-    let call = || unsafe { syscall(process::IOCTL, c_long::from(file), request, argument) as c_int };
+    if user_mode::is_armed() {
+        // The program has no userfaultfd there.
+        // SAFETY: the caller's promise.
+        return unsafe { syscall(process::IOCTL, c_long::from(file), request, argument) as c_int };
+    }
+    let call = || {
+        // SAFETY: the caller's promise.
+        let result = unsafe { process::control(file, request, argument as usize) };
+        to_libc(result, -1)
+    };
     let before = libc_errno().get();
     let result = call();
     if request != UFFDIO_REGISTER || result != -1 || libc_errno().get() != Errno::BUSY.raw_os_error() {
         return result;
     }
-    // In user mode the program has no userfaultfd of its own.
     let Some(keeper) = agent().and_then(Agent::keeper) else { return result };
     // SAFETY: the kernel has read it.
     let [start, bytes] = unsafe { argument.cast::<[u64; 2]>().read_unaligned() };

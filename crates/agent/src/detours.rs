@@ -1,5 +1,5 @@
 //! Detours: what libc calls inside itself to grow ends in [`crate::calls`], too, and to execute in [`crate::exec`]. So does ioctl,
-//! which others that are preloaded take as well.
+//! which others that are preloaded take as well. And `syscall`, in [`crate::raw_calls`].
 //!
 //! glibc's malloc calls mmap, brk, mprotect and mremap by addresses that its linker has filled in, so nothing that is
 //! preloaded comes in between. What those functions do is a system call; ours make it, and look after the memory.
@@ -9,7 +9,7 @@ use core::ffi::{CStr, c_char, c_long, c_void};
 use sys::remap;
 
 use crate::host::weak_address;
-use crate::{calls, exec};
+use crate::{calls, exec, raw_calls};
 
 type FindSymbol = unsafe extern "C" fn(library: *const c_void, name: *const c_char) -> *const c_void;
 
@@ -19,9 +19,15 @@ const BEHIND_US: usize = usize::MAX;
 /// To be called while the program has one thread, which does nothing else. Where it cannot be done all is as without it:
 /// growth is seen a moment later. Says whether all of it will be told, but for mappings that mremap makes longer: of those that
 /// are managed the kernel tells, and that function is a call among others in some libcs.
-pub(crate) fn place() -> bool {
+pub(crate) fn place(is_in_user_mode: bool) -> bool {
     if sys::process::thread_count() != Some(1) {
         return false;
+    }
+    // What is trapped needs none.
+    let raw = if is_in_user_mode { 0 } else { behind_us(c"syscall") };
+    if raw != 0 {
+        // SAFETY: the only thread does not run it; ours does the same, and is placed in this one library.
+        let _ = unsafe { sys::raw_calls::place(raw, raw_calls::call) };
     }
     place_one(c"execve", sys::process::EXECVE, exec::execve as *const () as usize);
     place_one(c"ioctl", sys::process::IOCTL, calls::ioctl as *const () as usize);

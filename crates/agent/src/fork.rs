@@ -243,11 +243,35 @@ impl Agent {
             // With an agent in its parent it would have been ended when it asked.
             fail(format_args!("process {} {}", thread::process_id(), crate::refused::RAW));
         }
+        self.begin_fork(|| {
+            self.close_gate();
+            true
+        });
+    }
+
+    /// The same where libc's fork is not the way. False if another thread forks and does not come to an end: perhaps it waits for a
+    /// lock that this one has, which libc's fork would have waited for first.
+    pub(crate) fn before_raw_fork(&self) -> bool {
+        self.keeper().is_none_or(|keeper| keeper.pager.kernel.badge().is_at_home())
+            && self.begin_fork(|| self.gate.close_in_time(thread::thread_id()))
+    }
+
+    fn begin_fork(&self, close_gate: impl FnOnce() -> bool) -> bool {
         let mask = thread::block_signals();
         self.growth.begin_fork();
-        self.close_gate();
+        if !close_gate() {
+            self.growth.end_fork();
+            thread::unblock_signals(mask);
+            return false;
+        }
         self.forking_mask.store(mask.bits(), Ordering::Relaxed);
-        let Some(keeper) = self.keeper() else { return };
+        if let Some(keeper) = self.keeper() {
+            Self::wait_until_frozen(keeper);
+        }
+        true
+    }
+
+    fn wait_until_frozen(keeper: &Keeper) {
         let stages = &keeper.forks.stages;
         stages.begin();
         let (mut running, mut waited_ns, mut has_told) = (RunningTime::default(), 0, false);

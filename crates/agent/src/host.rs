@@ -151,7 +151,7 @@ fn join(environment: *const *const c_char, register: RegisterForkHandlers, beari
     };
     let agent: &'static Agent = Box::leak(Box::new(agent));
     AGENT.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Release);
-    if crate::detours::place() {
+    if crate::detours::place(membership.is_in_user_mode()) {
         agent.growth.will_be_told();
     }
     if membership.is_in_user_mode() {
@@ -279,13 +279,13 @@ extern "C" fn before_fork() {
     }
 }
 
-extern "C" fn after_fork_in_parent() {
+pub(crate) extern "C" fn after_fork_in_parent() {
     if let Some(agent) = agent() {
         agent.after_fork_in_parent();
     }
 }
 
-extern "C" fn after_fork_in_child() {
+pub(crate) extern "C" fn after_fork_in_child() {
     if let Some(agent) = agent() {
         agent.after_fork_in_child();
     }

@@ -7,6 +7,7 @@
 //! ```text
 //!  host     constructor and fork handlers, and
 //!  calls    those of libc's calls that change the layout; `detours`: libc itself is to call them; `growth`: what is asked for
+//!  raw_calls those of them, and forks, that the program makes by `syscall`
 //!  exec     execve and its kin: what the program starts joins the run; `exit`: its end. Both wait for forks of other threads; and
 //!  limits   those about limits: the only code that runs on the program's own threads
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
@@ -38,6 +39,7 @@ mod host;
 mod keeper;
 mod limits;
 mod placement;
+mod raw_calls;
 mod refused;
 mod share;
 mod stages;

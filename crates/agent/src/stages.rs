@@ -28,6 +28,8 @@ const END_LOOKS_MAX: u32 = 2500;
 /// The looks of who forks for a process that ends, half a second of them: it can hold a lock that the end needs, and has taken it
 /// before it came to the gate.
 const ENDED_LOOKS_MAX: u32 = 250;
+/// The looks of who forks past libc, five seconds of them.
+const RAW_LOOKS_MAX: u32 = 2500;
 
 impl Gate {
     /// Waits until it is open and closes it, for the thread `me`. In the child of a raw system call who has closed it may not be
@@ -36,6 +38,23 @@ impl Gate {
         self.forking.fetch_add(1, Ordering::Relaxed);
         self.wait_and_close(me, is_there);
         self.forking.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The same for a thread that may hold a lock for which the one that has closed it waits. False if that does not open it in time,
+    /// or is this thread.
+    pub(crate) fn close_in_time(&self, me: u32) -> bool {
+        self.forking.fetch_add(1, Ordering::Relaxed);
+        let mut looks = 0;
+        let is_closed = loop {
+            match self.holder.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break true,
+                Err(other) if other & !MARKS == me || looks == RAW_LOOKS_MAX => break false,
+                Err(other) => wait_while(&self.holder, other, LOOK, Sharing::Process),
+            }
+            looks += 1;
+        };
+        self.forking.fetch_sub(1, Ordering::Relaxed);
+        is_closed
     }
 
     /// Whether a thread waits for the end of a fork.

@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "raw.h"
+
 enum { WORDS = 512 };
 
 static uint64_t *memory, pages;
@@ -54,7 +56,7 @@ static void share(void) {
 }
 
 static void copy(void) {
-    pid_t child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    pid_t child = clone_raw(SIGCHLD);
     if (child < 0) _exit(2);
     if (child == 0) outlive(0);
     usleep(100000);

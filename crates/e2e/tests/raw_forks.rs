@@ -1,5 +1,5 @@
 //! Forks past libc, by raw system calls: their children cannot be followed, and must neither read zeros nor hold up
-//! anybody else.
+//! anybody else. Those by libc's function `syscall` are followed.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use pleat_e2e::{Run, assert_same, folded, plain, skipped, turn, words};
 const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Runs rawforks.c, whose memory is twice the budget; `None` if that cannot be.
-fn run(name: &str, arguments: [&str; 3]) -> Option<(Run, Run)> {
+fn run(name: &str, arguments: &[&str]) -> Option<(Run, Run)> {
     let turn = turn(name);
     let program = match turn.compile("rawforks.c", &["-pthread"]) {
         Ok(program) => program,
@@ -20,10 +20,9 @@ fn run(name: &str, arguments: [&str; 3]) -> Option<(Run, Run)> {
             return None;
         }
     };
-    let [kind, mib, rounds] = arguments;
-    let command = words([&program, kind, mib, rounds]);
+    let command = [words([&program]), arguments.iter().map(|word| (*word).to_owned()).collect()].concat();
     let (before, after) = (plain(&command), folded(&turn.options("32M"), &command));
-    println!("{kind}: {:.2?} against {:.2?}\n{}", after.wall, before.wall, after.stderr);
+    println!("{arguments:?}: {:.2?} against {:.2?}\n{}", after.wall, before.wall, after.stderr);
     assert_same(&before, &after);
     assert_eq!(after.stdout, b"all well\n");
     turn.assert_clean(&after);
@@ -38,15 +37,24 @@ fn assert_told(run: &Run, children: usize) {
 
 #[test]
 fn a_child_of_a_raw_fork_that_sleeps_holds_nobody_up() {
-    let Some((_, after)) = run("raw-beside", ["beside", "64", "5"]) else { return };
+    let Some((_, after)) = run("raw-beside", &["beside", "64", "5"]) else { return };
     assert_told(&after, 2);
     assert!(after.wall < PATIENCE, "{:?}", after.wall);
+}
+
+/// By libc's `syscall`: no child is ended, whatever it does then, and whoever else forks.
+#[test]
+fn forks_by_the_function_syscall_are_followed() {
+    for kind in [&["beside", "64", "5", "known"], &["again", "64", "3", "known"], &["both", "64", "30", "known"]] {
+        let Some((_, after)) = run("raw-known", kind) else { return };
+        assert_told(&after, 0);
+    }
 }
 
 /// Nobody would ever freeze its state: it has no agent.
 #[test]
 fn a_child_of_a_raw_fork_that_forks_by_libc_is_ended() {
-    let Some((_, after)) = run("raw-again", ["again", "64", "1"]) else { return };
+    let Some((_, after)) = run("raw-again", &["again", "64", "1"]) else { return };
     assert_told(&after, 1);
     assert!(after.wall < PATIENCE, "{:?}", after.wall);
 }
@@ -72,7 +80,7 @@ fn a_child_of_a_raw_fork_in_a_pid_namespace_is_ended_without_its_number() {
     if !nix::unistd::geteuid().is_root() {
         return skipped("no permission for namespaces");
     }
-    let Some((_, after)) = run("raw-apart", ["apart", "64", "1"]) else { return };
+    let Some((_, after)) = run("raw-apart", &["apart", "64", "1"]) else { return };
     assert_told(&after, 1);
 }
 
@@ -80,7 +88,7 @@ fn a_child_of_a_raw_fork_in_a_pid_namespace_is_ended_without_its_number() {
 #[test]
 fn raw_forks_and_forks_of_libc_at_once() {
     // It does not hang: that would take the harness's limit, or the ten seconds of the handler's for each of many forks.
-    let Some((_, after)) = run("raw-both", ["both", "64", "100"]) else { return };
+    let Some((_, after)) = run("raw-both", &["both", "64", "100"]) else { return };
     assert!(after.wall < Duration::from_mins(2), "{:?}", after.wall);
 }
 

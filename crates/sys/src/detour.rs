@@ -14,7 +14,7 @@ const JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
 /// What is overwritten.
 const BYTES: usize = JUMP.len() + size_of::<usize>();
 /// Marks the place as one that may be jumped to, and stays.
-const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+pub(crate) const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// How far from its beginning a function may load its number: ioctl saves its arguments first.
 const LOOK: usize = 80;
 const BREAKPOINT: u8 = 0xcc;
@@ -27,7 +27,16 @@ pub unsafe fn place(function: usize, number: u8, ours: usize) -> Result<(), Errn
     // SAFETY: a function has code, and a library has more behind its last one than this: the headers of its unwinding.
     let code: [u8; LOOK] = unsafe { core::ptr::read_unaligned(core::ptr::with_exposed_provenance(function)) };
     let at = jump_place(&code, number).ok_or(Errno::NOSYS)?;
-    if function % PAGE_BYTES + at + BYTES > PAGE_BYTES {
+    // SAFETY: the caller's promise.
+    unsafe { jump(function + at, ours) }
+}
+
+/// Overwrites the code at `place` with a jump to `ours`.
+///
+/// # Safety
+/// As for [`place`].
+pub(crate) unsafe fn jump(place: usize, ours: usize) -> Result<(), Errno> {
+    if place % PAGE_BYTES + BYTES > PAGE_BYTES {
         // Written in two steps, and a failure in between would leave half a jump.
         return Err(Errno::NOSYS);
     }
@@ -35,7 +44,7 @@ pub unsafe fn place(function: usize, number: u8, ours: usize) -> Result<(), Errn
     jump[..JUMP.len()].copy_from_slice(&JUMP);
     jump[JUMP.len()..].copy_from_slice(&ours.to_ne_bytes());
     let memory = rustix::fs::open(c"/proc/self/mem", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let written = rustix::io::pwrite(&memory, &jump, (function + at) as u64)?;
+    let written = rustix::io::pwrite(&memory, &jump, place as u64)?;
     if written == BYTES { Ok(()) } else { Err(Errno::IO) }
 }
 

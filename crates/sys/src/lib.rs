@@ -28,6 +28,7 @@ pub mod maps;
 mod page_range;
 pub mod proc_files;
 pub mod process;
+pub mod raw_calls;
 pub mod remap;
 pub mod ring;
 pub mod robust;

@@ -15,6 +15,7 @@ use crate::arch::{self, number};
 use crate::host::Shared;
 use crate::kernel::PageRange;
 use crate::proc_files::Stat;
+use crate::thread::errno;
 use crate::{Area, Errno, apart, maps};
 
 fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -141,6 +142,16 @@ pub fn id_in_proc() -> Option<u32> {
 
 /// The number of execve, for who makes the call by libc.
 pub const EXECVE: core::ffi::c_long = number::EXECVE as core::ffi::c_long;
+
+/// ioctl, as the kernel does it.
+///
+/// # Safety
+/// As for ioctl.
+pub unsafe fn control(file: i32, request: u64, argument: usize) -> Result<i32, Errno> {
+    // SAFETY: the caller's promise.
+    errno(unsafe { arch::syscall(number::IOCTL, [file as u32 as usize, request as usize, argument, 0, 0, 0]) })
+        .map(|result| result as i32)
+}
 
 /// That of ioctl.
 pub const IOCTL: core::ffi::c_long = number::IOCTL as core::ffi::c_long;

@@ -100,10 +100,31 @@ fn vfork(worker: &mut Worker) -> Done {
     share(worker, stack, flags, if executes { run_program } else { run }, &errand)
 }
 
-/// A fork of which libc and its handlers know nothing.
+/// A fork of which libc's handlers know nothing; if `is_bare`, not even its function `syscall`.
+fn clone_raw(is_bare: bool) -> Result<libc::pid_t, calls::Errno> {
+    #[cfg(target_arch = "x86_64")]
+    if is_bare {
+        let result: isize;
+        // SAFETY: a fork: the child has a copy of everything, and this thread only.
+        unsafe {
+            core::arch::asm!(
+                "syscall", inlateout("rax") libc::SYS_clone as isize => result, in("rdi") libc::SIGCHLD, in("rsi") 0,
+                in("rdx") 0, in("r10") 0, in("r8") 0, lateout("rcx") _, lateout("r11") _
+            );
+        }
+        return if result < 0 { Err(-result as calls::Errno) } else { Ok(result as libc::pid_t) };
+    }
+    let _ = is_bare;
+    // SAFETY: as above.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    calls::result(pid as isize).map(|pid| pid as libc::pid_t)
+}
+
+/// A fork past libc.
 fn raw_fork(worker: &mut Worker) -> Done {
     let number = worker.draw_area()?;
     let (first, second) = (worker.random.word(), worker.random.word());
+    let is_bare = worker.random.one_in(2);
     let area = &mut worker.areas[number];
     let report = report();
     // By those only that have had their agent from the start: pleat ends the run where a child does it that has none yet.
@@ -111,17 +132,16 @@ fn raw_fork(worker: &mut Worker) -> Done {
     if may_be_wrong || report.children.load(Relaxed) >= CHILDREN_MAX {
         return Ok(());
     }
-    // SAFETY: the child reads memory, and ends.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    let pid = clone_raw(is_bare).map_err(of("clone, raw"))?;
     if pid == 0 {
         let looked = [first, second].map(|word| area.check(word as usize % area.count));
         calls::exit(if looked.iter().all(Result::is_ok) { 0 } else { 6 })
     }
-    let pid = calls::result(pid as isize).map_err(of("clone, raw"))? as libc::pid_t;
     report.processes.fetch_add(1, Relaxed);
     match calls::wait(pid).map_err(of("waitpid"))?.1 {
+        0 => Ok(()),
         // pleat cannot follow it, and ends it where it would miss a page.
-        0 | libc::SIGKILL => Ok(()),
+        libc::SIGKILL if is_bare || cfg!(not(target_arch = "x86_64")) => Ok(()),
         status => Err(Trouble::Other("a raw child's wait status", status as u64)),
     }
 }
