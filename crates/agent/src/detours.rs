@@ -6,7 +6,7 @@
 
 use core::ffi::{CStr, c_char, c_long, c_void};
 
-use sys::remap;
+use sys::{copies, remap};
 
 use crate::host::weak_address;
 use crate::{calls, exec, raw_calls};
@@ -24,10 +24,9 @@ pub(crate) fn place(is_in_user_mode: bool) -> bool {
         return false;
     }
     // What is trapped needs none.
-    let raw = if is_in_user_mode { 0 } else { behind_us(c"syscall") };
-    if raw != 0 {
-        // SAFETY: the only thread does not run it; ours does the same, and is placed in this one library.
-        let _ = unsafe { sys::raw_calls::place(raw, raw_calls::call) };
+    if !is_in_user_mode {
+        place_one(c"clone", copies::CLONE, copies::entry(raw_calls::clone, raw_calls::refused));
+        place_raw();
     }
     place_one(c"execve", sys::process::EXECVE, exec::execve as *const () as usize);
     place_one(c"ioctl", sys::process::IOCTL, calls::ioctl as *const () as usize);
@@ -47,6 +46,14 @@ fn place_one(name: &CStr, number: c_long, ours: usize) -> bool {
     let libcs = behind_us(name);
     // SAFETY: a function of a library's, see above.
     libcs != 0 && unsafe { sys::detour::place(libcs, number as u8, ours) }.is_ok()
+}
+
+fn place_raw() {
+    let libcs = behind_us(c"syscall");
+    if libcs != 0 {
+        // SAFETY: the only thread does not run it; ours does the same, and is placed in this one library.
+        let _ = unsafe { sys::raw_calls::place(libcs, raw_calls::call) };
+    }
 }
 
 /// The address of a symbol in the libraries behind ours; 0 if there is none.

@@ -1,9 +1,12 @@
-//! Calls that the program makes by libc's `syscall`, where it does not take libc's own functions for them.
+//! Calls that the program makes by libc's `syscall`, where it does not take libc's own functions for them, and processes that it
+//! makes by `clone`.
 //!
-//! A fork goes on in what libc's fork handlers would do; what madvise, shmat and ioctl need is in [`crate::calls`].
+//! What copies the process goes on in what libc's fork handlers would do; what madvise, shmat and ioctl need is in [`crate::calls`].
 
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 
+use sys::Errno;
+use sys::copies::{self, Flags, Launch};
 use sys::raw_calls::{self, Call};
 
 use crate::calls;
@@ -47,13 +50,55 @@ pub(crate) unsafe extern "C" fn call(
 /// # Safety
 /// As for fork: the child has this thread only.
 unsafe fn fork(number: c_long, arguments: [c_long; 6]) -> c_long {
-    let is_followed = agent().is_some_and(Agent::before_raw_fork);
+    let [asked, rest @ ..] = arguments;
+    let flags = if number == copies::CLONE { Flags::of(asked as usize) } else { Some(Flags::default()) };
+    let Some(flags) = flags.filter(|_| agent().is_some_and(Agent::before_raw_fork)) else {
+        // SAFETY: the caller's promise.
+        return calls::to_libc(unsafe { raw_calls::make(number, arguments) }.map(|child| child as c_long), -1);
+    };
+    let [second, third, fourth, fifth, sixth] = rest;
     // SAFETY: the caller's promise.
-    let result = unsafe { raw_calls::make(number, arguments) };
-    match result {
-        _ if !is_followed => {}
-        Ok(0) => host::after_fork_in_child(),
-        _ => host::after_fork_in_parent(),
+    let result = unsafe { raw_calls::make(number, [flags.clone as c_long, second, third, fourth, fifth, sixth]) };
+    if result == Ok(0) {
+        host::after_fork_in_child();
+        flags.unshare();
+    } else {
+        host::after_fork_in_parent();
     }
     calls::to_libc(result.map(|child| child as c_long), -1)
+}
+
+/// In the place of libc's `clone` for what copies the process.
+///
+/// # Safety
+/// As for clone.
+pub(crate) unsafe extern "C" fn clone(
+    function: usize,
+    stack: usize,
+    asked: c_int,
+    argument: usize,
+    parent: usize,
+    tls: usize,
+    child: usize,
+) -> c_int {
+    extern "C" fn follow(launch: &Launch) {
+        host::after_fork_in_child();
+        launch.flags.unshare();
+    }
+    extern "C" fn go_on(_: &Launch) {}
+    let asked = asked as u32 as usize;
+    let followed = Flags::of(asked).filter(|_| agent().is_some_and(Agent::before_raw_fork));
+    let arrive = if followed.is_some() { follow } else { go_on };
+    let flags = followed.unwrap_or(Flags::as_asked(asked));
+    // SAFETY: the caller's promise.
+    let result = unsafe { copies::launch(&Launch { function, argument, stack, arrive, flags }, [parent, child, tls]) };
+    if followed.is_some() {
+        host::after_fork_in_parent();
+    }
+    calls::to_libc(result.map(|child| child as c_int), -1)
+}
+
+/// What the kernel refuses, as libc tells it.
+pub(crate) extern "C" fn refused(result: isize) -> c_int {
+    calls::to_libc(Err(Errno::from_raw_os_error(-result as i32)), -1)
 }

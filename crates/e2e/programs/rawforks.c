@@ -1,9 +1,10 @@
 // Forks by raw system calls, of which libc and its handlers know nothing, beside forks of libc's. A child of a raw call may
-// be killed, but never find other content than there was; one of libc's must find all of it, and so must one by libc's function
-// `syscall`. rawforks KIND MIB ROUNDS [known]
+// be killed, but never find other content than there was; one of libc's must find all of it, and so must one by libc's functions
+// `syscall` and `clone`. rawforks KIND MIB ROUNDS [known]
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,16 +32,33 @@ static int check(uint64_t from, uint64_t step) {
     return 0;
 }
 
-// By libc's function `syscall`: the agent knows of those.
+static _Thread_local jmp_buf before;
+
+static int go_back(void *unused) {
+    (void)unused;
+    longjmp(before, 1);
+}
+
+// As sandboxes have it, on a stack in the frame of who makes it.
+static pid_t clone_and_go_back(int flags) {
+    char stack[16 << 10] __attribute__((aligned(16)));
+    if (setjmp(before)) return 0;
+    return clone(go_back, stack + sizeof stack, flags | SIGCHLD, 0);
+}
+
+// By libc's functions `syscall` and `clone`: the agent knows of those.
 static int are_known;
 
 static pid_t fork_raw(void) {
+    static int kind;
     if (!are_known) return clone_raw(SIGCHLD);
+    switch (kind++ % 3) {
 #ifdef SYS_fork
-    static int takes_clone;
-    if (!(takes_clone ^= 1)) return syscall(SYS_fork);
+    case 0: return syscall(SYS_fork);
 #endif
-    return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    case 1: return clone_and_go_back(0);
+    default: return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    }
 }
 
 static void fail(const char *what) {
@@ -123,6 +141,25 @@ static void fork_apart(void) {
     int is_ended = WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGBUS);
     if (status != 0 && !is_ended) fail("a child of a raw call went wrong");
     fork_by_libc(0, 1);
+}
+
+// In namespaces of their own: users, numbers, networks.
+static void fork_into_namespaces(void) {
+    const int kinds[] = {CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC};
+    for (uint64_t round = 0; round < 2 * sizeof kinds / sizeof *kinds; round++) {
+        int flags = kinds[round / 2];
+        char before[64] = "", after[64] = "";
+        if (readlink("/proc/thread-self/ns/net", before, 63) < 0) fail("no /proc");
+        pid_t child = round % 2 ? clone_and_go_back(flags) : (pid_t)syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
+        if (child < 0) fail("no namespace");
+        if (child == 0) {
+            if (readlink("/proc/thread-self/ns/net", after, 63) < 0 && !(flags & CLONE_NEWPID)) fail("no /proc");
+            int is_apart = strcmp(before, after) != 0;
+            if (!(flags & CLONE_NEWPID) && is_apart != !!(flags & CLONE_NEWNET)) fail("the wrong network");
+            _exit(check(0, 1));
+        }
+        wait_for_raw(child);
+    }
 }
 
 static void *fork_raw_often(void *unused) {
@@ -226,6 +263,7 @@ int main(int count, char **arguments) {
         for (uint64_t at = 0; at < WORDS; at++) memory[page * WORDS + at] = word(page, at);
     are_known = count > 4;
     if (strcmp(arguments[1], "beside") == 0) sleep_beside();
+    if (strcmp(arguments[1], "namespaces") == 0) fork_into_namespaces();
     if (strcmp(arguments[1], "again") == 0) fork_again();
     if (strcmp(arguments[1], "apart") == 0) fork_apart();
     if (strcmp(arguments[1], "both") == 0) fork_both();

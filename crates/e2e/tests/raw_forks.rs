@@ -1,5 +1,5 @@
 //! Forks past libc, by raw system calls: their children cannot be followed, and must neither read zeros nor hold up
-//! anybody else. Those by libc's function `syscall` are followed.
+//! anybody else. Those by libc's functions `syscall` and `clone` are followed.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -42,13 +42,23 @@ fn a_child_of_a_raw_fork_that_sleeps_holds_nobody_up() {
     assert!(after.wall < PATIENCE, "{:?}", after.wall);
 }
 
-/// By libc's `syscall`: no child is ended, whatever it does then, and whoever else forks.
+/// By libc's `syscall` and `clone`: no child is ended, whatever it does then, and whoever else forks.
 #[test]
-fn forks_by_the_function_syscall_are_followed() {
+fn forks_by_libcs_functions_syscall_and_clone_are_followed() {
     for kind in [&["beside", "64", "5", "known"], &["again", "64", "3", "known"], &["both", "64", "30", "known"]] {
         let Some((_, after)) = run("raw-known", kind) else { return };
         assert_told(&after, 0);
     }
+}
+
+/// Their children's agents reach the parent's from there, and no user but root of the namespace outside is asked for anything.
+#[test]
+fn such_forks_into_namespaces_are_followed() {
+    if !nix::unistd::geteuid().is_root() {
+        return skipped("no permission for namespaces");
+    }
+    let Some((_, after)) = run("raw-namespaces", &["namespaces", "64", "1", "known"]) else { return };
+    assert_told(&after, 0);
 }
 
 /// Nobody would ever freeze its state: it has no agent.

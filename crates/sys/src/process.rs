@@ -10,6 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Access, FileType, Mode, OFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, Rlimit};
+use rustix::thread::CapabilitySet;
 
 use crate::arch::{self, number};
 use crate::host::Shared;
@@ -142,6 +143,11 @@ pub fn id_in_proc() -> Option<u32> {
 
 /// The number of execve, for who makes the call by libc.
 pub const EXECVE: core::ffi::c_long = number::EXECVE as core::ffi::c_long;
+
+/// Whether this thread may do what root may in its user namespace (`CAP_SYS_ADMIN`).
+pub(crate) fn is_administrator() -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
 
 /// ioctl, as the kernel does it.
 ///

@@ -29,7 +29,7 @@ const CODE: [u8; 25] = [
 /// How much of it the jump to ours replaces, up to the end of an instruction.
 const REPLACED: usize = 15;
 /// What a clone shares with its parent where it is no fork: memory, files, being a thread; and its parent waits (vfork).
-const NO_FORK: usize = 0x100 | 0x400 | 0x1_0000 | 0x4000;
+pub(crate) const NO_FORK: usize = 0x100 | 0x400 | 0x1_0000 | 0x4000;
 
 /// The rest of libc's function, and ours.
 static REST: AtomicUsize = AtomicUsize::new(0);
