@@ -1,5 +1,7 @@
 //! What fast LZ codecs share: copies in pieces, whose last may be too long, and matches compared by words.
 
+use core::hint::select_unpredictable;
+
 use page::{PAGE_BYTES, PageBytes};
 
 use crate::Corrupt;
@@ -80,19 +82,12 @@ fn repeat_near(page: &mut PageBytes, at: usize, distance: usize, length: usize) 
     }
 }
 
-/// The eight bytes at `at`.
+/// The `BYTES` bytes at `at`, no more than eight, as a number.
 #[inline(always)]
-pub(super) fn word_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*bytes[at..].first_chunk().expect("there is a word more than there are bytes"))
-}
-
-/// A page with zeros behind that words can be read from.
-pub(super) type Padded = [u8; PAGE_BYTES + PIECE];
-
-pub(super) fn padded(page: &PageBytes) -> Padded {
-    let mut padded = [0; PAGE_BYTES + PIECE];
-    padded[..PAGE_BYTES].copy_from_slice(&page.0);
-    padded
+pub(super) fn number_at<const BYTES: usize>(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; WORD_BYTES];
+    number[..BYTES].copy_from_slice(&bytes[at..at + BYTES]);
+    u64::from_le_bytes(number)
 }
 
 /// Entries of an encoder's hash table.
@@ -110,24 +105,45 @@ impl Places {
     #[inline(always)]
     pub(super) fn replace(&mut self, bytes: u32, at: usize) -> usize {
         let hash = (bytes.wrapping_mul(0x9e37_79b1) >> 20) as usize;
-        // The remainders are for the compiler.
-        usize::from(core::mem::replace(&mut self.0[hash % PLACES], at as u16)) % PAGE_BYTES
+        // The remainder is for the compiler.
+        usize::from(core::mem::replace(&mut self.0[hash % PLACES], at as u16))
     }
 }
 
 /// How many bytes from `at` on are those from `from` on, of which `from` is less; up to the end of the page.
 #[inline(always)]
-pub(super) fn match_length(page: &Padded, from: usize, at: usize) -> usize {
-    let mut length = 0;
-    while at + length < PAGE_BYTES {
-        let differing = word_at(page, from + length) ^ word_at(page, at + length);
+pub(super) fn match_length(page: &PageBytes, from: usize, at: usize) -> usize {
+    // No minimum, which the next search would wait for.
+    if at > PAGE_BYTES - PIECE {
+        return long_length(page, from, at, 0);
+    }
+    let length = first_length(page, from, at);
+    if length < PIECE { length } else { long_length(page, from, at, length) }
+}
+
+/// The same up to [`PIECE`], which is not behind the end of the page.
+#[inline(always)]
+pub(super) fn first_length(page: &PageBytes, from: usize, at: usize) -> usize {
+    let differing = |at_word: usize| {
+        number_at::<WORD_BYTES>(&page.0, from + at_word) ^ number_at::<WORD_BYTES>(&page.0, at + at_word)
+    };
+    let (first, second) = (differing(0), differing(WORD_BYTES));
+    let in_second = 8 * WORD_BYTES + second.trailing_zeros() as usize;
+    select_unpredictable(first == 0, in_second, first.trailing_zeros() as usize) / 8
+}
+
+/// The same where so many are known to be.
+#[inline(never)]
+fn long_length(page: &PageBytes, from: usize, at: usize, mut length: usize) -> usize {
+    while at + length <= PAGE_BYTES - WORD_BYTES {
+        let differing = number_at::<WORD_BYTES>(&page.0, from + length) ^ number_at::<WORD_BYTES>(&page.0, at + length);
         if differing != 0 {
-            length += differing.trailing_zeros() as usize / 8;
-            break;
+            return length + differing.trailing_zeros() as usize / 8;
         }
         length += WORD_BYTES;
     }
-    length.min(PAGE_BYTES - at)
+    let pairs = page.0[from + length..].iter().zip(&page.0[at + length..]);
+    length + pairs.take_while(|(one, other)| one == other).count()
 }
 
 #[cfg(test)]
@@ -178,12 +194,11 @@ mod tests {
     fn matches_are_as_long_as_the_plain_twin_says() {
         let mut draw = draws(1);
         let page = PageBytes(core::array::from_fn(|at| if at % 600 < 500 { at as u8 % 3 } else { draw() as u8 }));
-        let padded = padded(&page);
         for _ in 0..few(3000) {
             let at = 1 + draw() as usize % (PAGE_BYTES - 1);
             let from = draw() as usize % at;
             let length = lz::match_length(&page, from, at, PAGE_BYTES);
-            assert_eq!(match_length(&padded, from, at), length, "{from} {at}");
+            assert_eq!(match_length(&page, from, at), length, "{from} {at}");
         }
     }
 }

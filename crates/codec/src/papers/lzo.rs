@@ -8,9 +8,11 @@
 //! The format is in docs/format/lzo1x.md. The same search as the plain twin's, and so the same bytes: what is faster is how
 //! bytes are compared and copied.
 
+use core::hint::select_unpredictable;
+
 use page::{PAGE_BYTES, PageBytes};
 
-use super::lz::{self, Padded, Places};
+use super::lz::{self, Places};
 use super::plain::lz::Filling;
 use super::plain::lzo::{Decoder, END, FIRST_LITERALS, LENGTH_MIN, NEAR_DISTANCE_MAX, NEAR_LENGTH_MAX, RUN_MIN};
 use crate::{Codec, Corrupt, Scratch};
@@ -25,7 +27,7 @@ impl Codec for Lzo1x1 {
     }
 
     fn encode(&self, page: &PageBytes, _: &mut Scratch, out: &mut [u8]) -> Option<usize> {
-        encode(&lz::padded(page), out)
+        encode(page, out)
     }
 
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
@@ -33,21 +35,26 @@ impl Codec for Lzo1x1 {
     }
 }
 
-fn encode(page: &Padded, out: &mut [u8]) -> Option<usize> {
+fn encode(page: &PageBytes, out: &mut [u8]) -> Option<usize> {
     let mut places = Places::START;
     let mut out = Output { out, length: 0 };
     let mut copy = find(&mut places, page, 0);
     out.push_first_literals(page, copy.at)?;
-    while copy.length > 0 {
+    while copy.at < PAGE_BYTES {
         let start = copy.at + copy.length;
         let next = find(&mut places, page, start);
-        out.push_copy(copy, next.at - start)?;
-        out.push_literals(page, start, next.at - start)?;
+        if out.push_short(page, copy, next.at - start).is_none() {
+            out.push_copy(copy, next.at - start)?;
+            out.push_literals(page, start, next.at - start)?;
+        }
         copy = next;
     }
     out.push(END)?;
     (out.length < out.out.len()).then_some(out.length)
 }
+
+/// The longest copy whose length is in its instruction.
+const SHORT_COPY_MAX: usize = 33;
 
 /// A copy that the encoder has found: `length` bytes at `at` are those `distance` before.
 #[derive(Clone, Copy)]
@@ -60,24 +67,41 @@ struct Found {
 
 /// The next copy from `start` on, with which the page does not begin.
 #[inline(always)]
-fn find(places: &mut Places, page: &Padded, start: usize) -> Found {
-    let mut at = start;
-    while at <= PAGE_BYTES - LENGTH_MIN {
-        let next = lz::word_at(page, at);
-        let from = places.replace(next as u32, at);
-        let differing = lz::word_at(page, from) ^ next;
-        if differing as u32 == 0 && at > 0 {
-            let length = if differing == 0 {
-                lz::match_length(page, from, at)
-            } else {
-                (differing.trailing_zeros() as usize / 8).min(PAGE_BYTES - at)
-            };
-            return Found { at, distance: at - from, length };
-        }
-        // The longer nothing is found the less closely it looks: what does not shrink should not take longest.
-        at += 1 + ((at - start) >> 5);
+fn find(places: &mut Places, page: &PageBytes, start: usize) -> Found {
+    match seen(places, page, start) {
+        Some((at, from)) => Found { at, distance: at - from, length: lz::match_length(page, from, at) },
+        None => Found { at: PAGE_BYTES, distance: 0, length: 0 },
     }
-    Found { at: PAGE_BYTES, distance: 0, length: 0 }
+}
+
+/// So many bytes are looked at closely.
+const STEP_BYTES: usize = 32;
+
+/// Where the next bytes are that were seen before, and where that was.
+#[inline(always)]
+fn seen(places: &mut Places, page: &PageBytes, start: usize) -> Option<(usize, usize)> {
+    // Of a page's first byte nothing was seen before.
+    let mut at = start.max(1);
+    // Apart, because a processor that does not know where it looks next waits for each place.
+    let close = (start + STEP_BYTES).min(PAGE_BYTES - LENGTH_MIN + 1);
+    while at < close {
+        let next = lz::number_at::<LENGTH_MIN>(&page.0, at) as u32;
+        let from = places.replace(next, at);
+        if lz::number_at::<LENGTH_MIN>(&page.0, from) as u32 == next {
+            return Some((at, from));
+        }
+        at += 1;
+    }
+    // The longer nothing is found the less closely it looks: what does not shrink should not take longest.
+    while at <= PAGE_BYTES - LENGTH_MIN {
+        let next = lz::number_at::<LENGTH_MIN>(&page.0, at) as u32;
+        let from = places.replace(next, at);
+        if lz::number_at::<LENGTH_MIN>(&page.0, from) as u32 == next {
+            return Some((at, from));
+        }
+        at += 1 + (at - start) / STEP_BYTES;
+    }
+    None
 }
 
 /// An encoding while it is written. `None` is no room.
@@ -95,23 +119,48 @@ impl Output<'_> {
     }
 
     /// The literals that a page begins with. There is at least one.
-    fn push_first_literals(&mut self, page: &Padded, count: usize) -> Option<()> {
+    fn push_first_literals(&mut self, page: &PageBytes, count: usize) -> Option<()> {
         let Ok(first) = u8::try_from(count + usize::from(FIRST_LITERALS)) else {
             return self.push_literals(page, 0, count);
         };
         self.push([first])?;
-        lz::copy(page, 0, self.out, self.length, count)?;
+        lz::copy(&page.0, 0, self.out, self.length, count)?;
         self.length += count;
+        Some(())
+    }
+
+    /// A copy and the literals behind it, if neither has a length of its own behind its instruction and there is room for more
+    /// than they take. Most are such, and nobody can foretell more of them.
+    #[inline(always)]
+    fn push_short(&mut self, page: &PageBytes, copy: Found, literals: usize) -> Option<()> {
+        if copy.length > SHORT_COPY_MAX || literals > lz::PIECE {
+            return None;
+        }
+        let piece: &[u8; lz::PIECE] = page.0.get(copy.at + copy.length..)?.first_chunk()?;
+        let room: &mut [u8; 4 + lz::PIECE] = self.out.get_mut(self.length..)?.first_chunk_mut()?;
+        let is_near = copy.length <= NEAR_LENGTH_MAX && copy.distance <= NEAR_DISTANCE_MAX;
+        let has_run = literals >= RUN_MIN;
+        let (length, distance) = (copy.length as u32, (copy.distance - 1) as u32);
+        let near = (length.wrapping_sub(1)) << 5 | (distance & 7) << 2 | (distance >> 3) << 8;
+        let far = 0x20 | length.wrapping_sub(2) | distance << 10;
+        let (instruction, bytes, shift) = select_unpredictable(is_near, (near, 2, 0), (far, 3, 8));
+        let few = select_unpredictable(has_run, 0, literals as u32) << shift;
+        // Behind it the instruction of a run, which the literals overwrite if there is none.
+        let run = (literals as u32).wrapping_sub(3) << (8 * bytes);
+        room[..4].copy_from_slice(&(instruction | few | run).to_le_bytes());
+        let bytes = bytes + usize::from(has_run);
+        room[bytes..][..lz::PIECE].copy_from_slice(piece);
+        self.length += bytes + literals;
         Some(())
     }
 
     /// The literals behind a copy.
     #[inline(always)]
-    fn push_literals(&mut self, page: &Padded, from: usize, count: usize) -> Option<()> {
+    fn push_literals(&mut self, page: &PageBytes, from: usize, count: usize) -> Option<()> {
         if count >= RUN_MIN {
             self.push_length(0, count - 3, 15)?;
         }
-        lz::copy(page, from, self.out, self.length, count)?;
+        lz::copy(&page.0, from, self.out, self.length, count)?;
         self.length += count;
         Some(())
     }

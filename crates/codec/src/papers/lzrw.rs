@@ -8,16 +8,14 @@
 //! The format is in docs/format/lzrw.md. The same search as the plain twin's, and so the same bytes: what is faster is how
 //! bytes are compared and copied.
 
-use core::hint::select_unpredictable;
-
 use page::{PAGE_BYTES, PageBytes};
 
-use super::lz::{self, Padded, Places};
+use super::lz::{self, Places};
 use super::plain::lz::Filling;
 use super::plain::lzrw::{
     CONTROL_BYTES, COPY_BYTES, FIELD_MAX, ITEMS, LENGTH_MIN, SHORT_BY_1, SHORT_BY_3, decode_groups,
 };
-use crate::{Codec, Corrupt, Scratch};
+use crate::{Codec, Corrupt, ENCODING_BYTES_MAX, Scratch};
 
 /// Ross Williams' LZRW1.
 #[derive(Clone, Copy, Default, Debug)]
@@ -32,8 +30,8 @@ impl Codec for Lzrw1 {
         "lzrw1"
     }
 
-    fn encode(&self, page: &PageBytes, _: &mut Scratch, out: &mut [u8]) -> Option<usize> {
-        encode::<SHORT_BY_1>(page, out)
+    fn encode(&self, page: &PageBytes, scratch: &mut Scratch, out: &mut [u8]) -> Option<usize> {
+        encode::<SHORT_BY_1>(page, scratch, out)
     }
 
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
@@ -46,8 +44,8 @@ impl Codec for Lzrw1a {
         "lzrw1-a"
     }
 
-    fn encode(&self, page: &PageBytes, _: &mut Scratch, out: &mut [u8]) -> Option<usize> {
-        encode::<SHORT_BY_3>(page, out)
+    fn encode(&self, page: &PageBytes, scratch: &mut Scratch, out: &mut [u8]) -> Option<usize> {
+        encode::<SHORT_BY_3>(page, scratch, out)
     }
 
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
@@ -55,81 +53,92 @@ impl Codec for Lzrw1a {
     }
 }
 
-fn encode<const SHORT_BY: usize>(page: &PageBytes, out: &mut [u8]) -> Option<usize> {
-    let page = lz::padded(page);
+fn encode<const SHORT_BY: usize>(page: &PageBytes, scratch: &mut Scratch, out: &mut [u8]) -> Option<usize> {
     let mut places = Places::START;
-    let mut items = Items { bytes: [0; PAGE_BYTES + lz::PIECE], length: 0, copies: [0; PAGE_BYTES / 32 + 1], count: 0 };
-    let mut at = 0;
-    while at <= PAGE_BYTES - LENGTH_MIN {
-        let next = lz::word_at(&page, at);
+    let mut items = Items { bytes: &mut scratch.out, copies: [0; PAGE_BYTES / 32 + 1] };
+    // Of a page's first byte nothing was seen before.
+    items.bytes[0] = page.0[0];
+    let mut told = Told { items: 1, bytes: 1 };
+    let mut at = 1;
+    while at <= PAGE_BYTES - COPY_BYTES_MAX {
+        let next = lz::number_at::<8>(&page.0, at);
         let from = places.replace(next as u32 & 0x00ff_ffff, at);
-        // Of a page's first byte it is told that it is there already.
-        if ((lz::word_at(&page, from) ^ next) as u32) << 8 == 0 && at > 0 {
-            let length = copy_length(&page, from, at, FIELD_MAX + SHORT_BY);
-            items.push_copy(at - from, length - SHORT_BY);
+        if ((lz::number_at::<8>(&page.0, from) ^ next) as u32) << 8 != 0 {
+            items.put_literal(&mut told, next as u8);
+            at += 1;
+            continue;
+        }
+        let mut length = lz::first_length(page, from, at);
+        if SHORT_BY > SHORT_BY_1 && length == lz::PIECE {
+            // Two more, and not all that there are: a run would be compared to its end for each copy.
+            let pair = |at: usize| lz::number_at::<2>(&page.0, at);
+            length += (1 << 16 | pair(from + lz::PIECE) ^ pair(at + lz::PIECE)).trailing_zeros() as usize / 8;
+        }
+        items.put_copy(&mut told, at - from, length - SHORT_BY);
+        at += length;
+    }
+    while at <= PAGE_BYTES - LENGTH_MIN {
+        let next = lz::number_at::<LENGTH_MIN>(&page.0, at);
+        let from = places.replace(next as u32, at);
+        if lz::number_at::<LENGTH_MIN>(&page.0, from) == next {
+            let length = lz::match_length(page, from, at).min(FIELD_MAX + SHORT_BY);
+            items.put_copy(&mut told, at - from, length - SHORT_BY);
             at += length;
         } else {
-            items.push_literal(next as u8);
+            items.put_literal(&mut told, next as u8);
             at += 1;
         }
     }
-    page[at.min(PAGE_BYTES)..PAGE_BYTES].iter().for_each(|byte| items.push_literal(*byte));
-    items.write(out)
+    for byte in &page.0[at..] {
+        items.put_literal(&mut told, *byte);
+    }
+    items.write(told.items, out)
 }
 
-/// How many bytes at `at` are those at `from`, three at least: `max` at most, and up to the end of the page.
-#[inline(always)]
-fn copy_length(page: &Padded, from: usize, at: usize, max: usize) -> usize {
-    const { assert!(FIELD_MAX + LENGTH_MIN <= 16 + 2) };
-    let first = lz::word_at(page, from) ^ lz::word_at(page, at);
-    let second = lz::word_at(page, from + 8) ^ lz::word_at(page, at + 8);
-    let in_first = first.trailing_zeros() as usize / 8;
-    let in_second = 8 + second.trailing_zeros() as usize / 8;
-    let mut length = select_unpredictable(first == 0, in_second, in_first);
-    if length == 16 && max > 16 {
-        // Two more, and not all that there are: a run would be compared to its end for each copy.
-        let pair = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
-        length += (pair(from + 16) ^ pair(at + 16)).trailing_zeros() as usize / 8;
-    }
-    length.min(max).min(PAGE_BYTES - at)
-}
+/// The longest copy there is.
+const COPY_BYTES_MAX: usize = FIELD_MAX + LENGTH_MIN;
 
 /// The items of an encoding, before they are put in groups.
-struct Items {
+struct Items<'a> {
     /// Literals and copies behind each other.
-    bytes: [u8; PAGE_BYTES + lz::PIECE],
-    length: usize,
+    bytes: &'a mut [u8; ENCODING_BYTES_MAX],
     /// A bit for each item: whether it is a copy.
     copies: [u32; PAGE_BYTES / 32 + 1],
-    count: usize,
 }
 
-impl Items {
+/// How many items there are, and their bytes.
+#[derive(Clone, Copy)]
+struct Told {
+    items: usize,
+    bytes: usize,
+}
+
+impl Items<'_> {
     #[inline(always)]
-    fn push_literal(&mut self, byte: u8) {
-        self.bytes[self.length] = byte;
-        self.length += 1;
-        self.count += 1;
+    fn put_literal(&mut self, told: &mut Told, byte: u8) {
+        self.bytes[told.bytes] = byte;
+        told.bytes += 1;
+        told.items += 1;
     }
 
     #[inline(always)]
-    fn push_copy(&mut self, offset: usize, field: usize) {
+    fn put_copy(&mut self, told: &mut Told, offset: usize, field: usize) {
         let item = [(offset >> 8 << 4 | field) as u8, offset as u8];
-        *self.bytes[self.length..].first_chunk_mut().expect("an item has no more bytes than it makes") = item;
-        self.length += COPY_BYTES;
-        self.copies[self.count / 32] |= 1 << (self.count % 32);
-        self.count += 1;
+        *self.bytes[told.bytes..].first_chunk_mut().expect("an item has no more bytes than it makes") = item;
+        self.copies[told.items / 32] |= 1 << (told.items % 32);
+        told.bytes += COPY_BYTES;
+        told.items += 1;
     }
 
     /// Writes them in groups, each behind its control word.
-    fn write(&self, out: &mut [u8]) -> Option<usize> {
+    fn write(&self, items: usize, out: &mut [u8]) -> Option<usize> {
         let (mut taken, mut written) = (0, 0);
-        for (group, start) in (0..self.count).step_by(ITEMS).enumerate() {
+        for (group, start) in (0..items).step_by(ITEMS).enumerate() {
             let control = (self.copies[group / 2] >> (group % 2 * ITEMS)) as u16;
-            let items = ITEMS.min(self.count - start);
+            let items = ITEMS.min(items - start);
             let length = items + control.count_ones() as usize;
             *out.get_mut(written..)?.first_chunk_mut()? = control.to_le_bytes();
-            lz::copy(&self.bytes, taken, out, written + CONTROL_BYTES, length)?;
+            lz::copy(self.bytes, taken, out, written + CONTROL_BYTES, length)?;
             taken += length;
             written += CONTROL_BYTES + length;
         }
