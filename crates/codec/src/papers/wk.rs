@@ -18,6 +18,8 @@ use crate::{Codec, Corrupt, Scratch};
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod dictionary;
+#[cfg(target_arch = "x86_64")]
+mod sets;
 
 #[cfg(target_arch = "x86_64")]
 use super::vectors::Avx512;

@@ -9,7 +9,7 @@ use page::PageBytes;
 use super::super::pack;
 use super::super::plain::wk::{LOW_BITS, LOW_MASK, LOWS_IN_WORD, WORD_BYTES, WORDS};
 use super::super::vectors::{self, Avx512, BYTE_LANES, Bytes, LANES, Mask, NO_BYTES, NO_WORDS, Words};
-use super::dictionary;
+use super::{dictionary, sets};
 use crate::Corrupt;
 
 const PARTIAL: u8 = 1;
@@ -38,9 +38,13 @@ fn encode_here<const WAYS: usize>(page: &PageBytes, out: &mut [u8]) -> Option<us
     for at in (0..count).step_by(LANES) {
         vectors::store_lowest(&mut indices, at, sets_of::<WAYS>(vectors::load(&list, at)));
     }
-    let mut found = NO_WORDS;
-    dictionary::tell::<WAYS>(&list[..count], &mut indices[..count], &mut found[..count]);
-    let (like, exact) = compare(&list, &found, count);
+    let (like, exact) = if WAYS == 1 {
+        let mut found = NO_WORDS;
+        dictionary::tell(&list[..count], &indices[..count], &mut found[..count]);
+        compare(&list, &found, count)
+    } else {
+        sets::tell(&list, count, &mut indices)
+    };
 
     let mut partial = like;
     let mut miss = used_up_to(count);

@@ -3,33 +3,19 @@
 #[allow(clippy::wildcard_imports, reason = "the intrinsics")]
 use core::arch::x86_64::*;
 
-use super::super::plain::wk::LOW_BITS;
-
 /// Entries in all: an index takes four bits.
 const ENTRIES: usize = 16;
 /// Entries of a set that is not one entry.
 const SET: usize = 4;
 const WAY_BYTES: usize = 4;
 
-/// Looks up each word, none of which is zero and whose sets are in `indices`, and takes it in. In `indices` is then the entry
-/// that is the word, or else the last used that is like it, or else the one whose place the word takes; in `found` what it was.
-#[target_feature(enable = "avx512f,avx512vl,popcnt")]
+/// Looks up each word where a set is one entry, none of which is zero and whose entries are `indices`, and takes it in: in `found` is
+/// what the entry was.
 #[inline]
-pub(super) fn tell<const WAYS: usize>(words: &[u32], indices: &mut [u8], found: &mut [u32]) {
-    const { assert!(WAYS == 1 || WAYS == SET) };
-    if WAYS == 1 {
-        let mut entries = [1; ENTRIES];
-        for ((word, index), found) in words.iter().zip(indices).zip(found) {
-            *found = core::mem::replace(&mut entries[usize::from(*index) % ENTRIES], *word);
-        }
-        return;
-    }
-    let mut sets = [Set::START; ENTRIES / SET];
+pub(super) fn tell(words: &[u32], indices: &[u8], found: &mut [u32]) {
+    let mut entries = [1; ENTRIES];
     for ((word, index), found) in words.iter().zip(indices).zip(found) {
-        let set = &mut sets[usize::from(*index) % (ENTRIES / SET)];
-        let (way, entry) = set.tell(*word);
-        *index = *index << 2 | way;
-        *found = entry;
+        *found = core::mem::replace(&mut entries[usize::from(*index) % ENTRIES], *word);
     }
 }
 
@@ -72,35 +58,6 @@ impl Set {
     fn store(&mut self, set: __m128i) {
         // SAFETY: writes 16 bytes, which there are.
         unsafe { _mm_store_si128(self.0.as_mut_ptr().cast(), set) };
-    }
-
-    /// See [`tell`]: the way of the entry, and what it was.
-    #[target_feature(enable = "avx512f,avx512vl,popcnt")]
-    #[inline]
-    fn tell(&mut self, word: u32) -> (u8, u32) {
-        const SELECT: i32 = 0b1100_1010;
-        const OR: i32 = 0b1111_1110;
-        let (entries, word) = (self.load(), _mm_set1_epi32(word as i32));
-        let differing = _mm_xor_si128(entries, word);
-        let zero = _mm_setzero_si128();
-        let like = _mm_cmpeq_epi32(_mm_srli_epi32::<{ LOW_BITS as i32 }>(differing), zero);
-        let exact = _mm_cmpeq_epi32(entries, word);
-        // An exact match goes before the others, for which only the ones of the start leave room.
-        let pairs = _mm_or_si128(exact, _mm_shuffle_epi32::<0b10_11_00_01>(exact));
-        let any = _mm_or_si128(pairs, _mm_shuffle_epi32::<0b01_00_11_10>(pairs));
-        let matches = _mm_ternarylogic_epi32::<SELECT>(any, exact, like);
-        // Behind the first match entries stay, before it they move one way on.
-        let (one, two, three) = (
-            _mm_slli_si128::<{ WAY_BYTES as i32 }>(matches),
-            _mm_slli_si128::<{ 2 * WAY_BYTES as i32 }>(matches),
-            _mm_slli_si128::<{ 3 * WAY_BYTES as i32 }>(matches),
-        );
-        let stays = _mm_ternarylogic_epi32::<OR>(one, two, three);
-        let moved = _mm_alignr_epi8::<{ 3 * WAY_BYTES as i32 }>(entries, word);
-        self.store(_mm_ternarylogic_epi32::<SELECT>(stays, entries, moved));
-        let way = (SET - 1) as u32 - _mm_movemask_ps(_mm_castsi128_ps(stays)).count_ones();
-        let entry = _mm_permutevar_ps(_mm_castsi128_ps(entries), _mm_cvtsi32_si128(way as i32));
-        (way as u8, _mm_cvtsi128_si32(_mm_castps_si128(entry)) as u32)
     }
 
     /// See [`restore`].
