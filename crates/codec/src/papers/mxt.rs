@@ -10,13 +10,16 @@
 //! The format is in docs/format/mxt-lz1.md. The papers leave the bits of a copy open; the document says what they are here.
 
 //!
-//! The same search as the plain twin's, and so the same bits: what is faster is how bytes are compared, and bits read.
+//! The same search as the plain twin's, and so the same bits: what is faster is how bytes are compared, and bits read. Where there is
+//! AVX-512 what comes next is compared with all that was seen, as the hardware does.
 
 use page::{PAGE_BYTES, PageBytes};
 
 use super::plain::mxt::{self as plain, LINE_BYTES, LINES, Line, PART_BITS, PARTS, STEPS, place_bits};
 use crate::{Codec, Corrupt, Scratch};
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod bits;
 mod encode;
 

@@ -2,23 +2,25 @@
 
 use page::PageBytes;
 
-use super::super::plain::mxt::{
-    LENGTH_MIN, LINE_BYTES, LITERAL_BITS, Line, PART_BITS, PARTS, STEPS, lines, place_bits,
-};
+use super::super::plain::mxt::{LENGTH_MIN, LINE_BYTES, LITERAL_BITS, PART_BITS, PARTS, STEPS, lines, place_bits};
 use super::bits::Writer;
+#[cfg(target_arch = "x86_64")]
+use super::{super::vectors::Avx512, avx512::Comparer};
 
 const WORD_BYTES: usize = 8;
 /// A line that takes as many bytes as it has stays plain; behind that there is room for a word.
 const ROOM_BYTES: usize = LINE_BYTES + 2 * WORD_BYTES;
-/// A line with zeros behind that words can be read from.
-type Padded = [u8; LINE_BYTES + WORD_BYTES];
+/// A line with zeros behind that vectors can be read from.
+pub(super) type Padded = [u8; LINE_BYTES + 64];
 
 /// See [`Codec::encode`](crate::Codec::encode).
 pub(super) fn encode(page: &PageBytes, out: &mut [u8]) -> Option<usize> {
     let (mut plain, mut written) = (0, 1);
     for (number, line) in lines(page).iter().enumerate() {
         let mut bits = Writer::EMPTY;
-        let bytes: &[u8] = if encode_line(line, &mut bits) {
+        let mut padded = [0; LINE_BYTES + 64];
+        padded[..LINE_BYTES].copy_from_slice(line);
+        let bytes: &[u8] = if encode_line(&padded, &mut bits) {
             bits.finish()
         } else {
             plain |= 1 << number;
@@ -32,11 +34,24 @@ pub(super) fn encode(page: &PageBytes, out: &mut [u8]) -> Option<usize> {
 }
 
 /// Encodes a line; whether it is shorter then.
-fn encode_line(line: &Line, bits: &mut Writer<ROOM_BYTES>) -> bool {
-    let mut padded = [0; LINE_BYTES + WORD_BYTES];
-    padded[..LINE_BYTES].copy_from_slice(line);
-    let line = &padded;
-    let mut finder = Finder::START;
+fn encode_line(line: &Padded, bits: &mut Writer<ROOM_BYTES>) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(cpu) = Avx512::new() {
+        return encode_with(Comparer::new(cpu, line), line, bits);
+    }
+    encode_with(Finder::START, line, bits)
+}
+
+/// Where the bytes at a place were seen before.
+pub(super) trait Find {
+    /// The place and length of the longest copy for what comes at `at`, of equals the last noted. Less than two bytes are none.
+    fn longest(&self, line: &Padded, at: usize) -> (usize, usize);
+
+    /// Takes in the bytes of all parts at `step`: later steps can copy from there.
+    fn note(&mut self, line: &Padded, step: usize);
+}
+
+fn encode_with(mut finder: impl Find, line: &Padded, bits: &mut Writer<ROOM_BYTES>) -> bool {
     // The step from which on each part is not inside a copy.
     let mut free = [0; PARTS];
     for step in 0..STEPS {
@@ -124,27 +139,6 @@ struct Finder {
 impl Finder {
     const START: Self = Self { twos: Chains::START, threes: Chains::START, fours: Chains::START };
 
-    /// The place and length of the longest copy for what comes at `at`, of equals the last noted. Less than two bytes are none.
-    #[inline(always)]
-    fn longest(&self, line: &Padded, at: usize) -> (usize, usize) {
-        let (whole, here) = (STEPS - at % STEPS, word_at(line, at));
-        if whole >= 4 {
-            let (place, length) = self.longest_of_fours(line, at, whole);
-            if length >= 4 {
-                return (place, length);
-            }
-        }
-        if whole >= 3
-            && let Some(place) = self.threes.last(line, here)
-        {
-            return (place, 3);
-        }
-        if whole < LENGTH_MIN {
-            return (0, 0);
-        }
-        self.twos.last(line, here).map_or((0, 0), |place| (place, 2))
-    }
-
     #[inline(always)]
     fn longest_of_fours(&self, line: &Padded, at: usize, whole: usize) -> (usize, usize) {
         let (mut best, mut longest) = (0, 3);
@@ -167,8 +161,29 @@ impl Finder {
         }
         (best, longest)
     }
+}
 
-    /// Takes in the bytes of all parts at `step`: later steps can copy from there.
+impl Find for Finder {
+    #[inline(always)]
+    fn longest(&self, line: &Padded, at: usize) -> (usize, usize) {
+        let (whole, here) = (STEPS - at % STEPS, word_at(line, at));
+        if whole >= 4 {
+            let (place, length) = self.longest_of_fours(line, at, whole);
+            if length >= 4 {
+                return (place, length);
+            }
+        }
+        if whole >= 3
+            && let Some(place) = self.threes.last(line, here)
+        {
+            return (place, 3);
+        }
+        if whole < LENGTH_MIN {
+            return (0, 0);
+        }
+        self.twos.last(line, here).map_or((0, 0), |place| (place, 2))
+    }
+
     #[inline(always)]
     fn note(&mut self, line: &Padded, step: usize) {
         for at in (0..PARTS).map(|part| part * STEPS + step) {
@@ -198,4 +213,28 @@ fn match_length(line: &Padded, from: usize, at: usize, whole: usize) -> usize {
         length += WORD_BYTES;
     }
     length.min(whole)
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::papers::tests::pages;
+
+    #[test]
+    fn chains_and_vectors_find_the_same() {
+        let Some(cpu) = Avx512::new() else {
+            println!("skipped: this processor has no AVX-512");
+            return;
+        };
+        for (number, page) in pages().enumerate() {
+            for line in lines(&page) {
+                let mut padded = [0; LINE_BYTES + 64];
+                padded[..LINE_BYTES].copy_from_slice(line);
+                let (mut chained, mut compared) = (Writer::EMPTY, Writer::EMPTY);
+                let is_shorter = encode_with(Finder::START, &padded, &mut chained);
+                assert_eq!(encode_with(Comparer::new(cpu, &padded), &padded, &mut compared), is_shorter, "{number}");
+                assert!(chained.finish() == compared.finish(), "page {number}");
+            }
+        }
+    }
 }
