@@ -6,6 +6,7 @@
 //! place where four bytes had the same hash, but with fewer branches that nobody can foretell ([`matches`]). The format is in
 //! docs/format/sequences.md.
 
+use core::hint::select_unpredictable;
 use core::ops::Range;
 
 use page::{PAGE_BYTES, PageBytes};
@@ -33,7 +34,7 @@ pub(crate) struct Workspace {
     packed: [u8; TOKENS_MAX / 2 * 3],
     literals: [u8; PAGE_BYTES + VECTOR_BYTES],
     /// The last place of each hash.
-    places: [u16; 1 << HASH_BITS],
+    places: Places,
 }
 
 impl Workspace {
@@ -84,26 +85,15 @@ impl Workspace {
         let mut written = Written { tokens: 0, literals: 0 };
         self.places.fill(0);
         // The first byte can only be a literal, so that a place of 0 is as good as any: what is found there is compared.
-        let (mut at, mut told, mut misses) = (1, 0, 0);
-        while at <= LAST_MATCH {
-            let here = eight(bytes, at);
-            let place = &mut self.places[hash(here)];
-            let from = usize::from(*place);
-            *place = at as u16;
-            let length = common(here ^ eight(bytes, from));
-            if length < MATCH_MIN {
-                misses += 1;
-                at += 1 + (misses >> MISSES_BITS);
-                continue;
-            }
-            let length = if length < 8 { length } else { 8 + self::length(bytes, at + 8, from + 8) };
-            self.push(&mut written, bytes, told..at, Match { length, offset: at - from });
-            at += length;
+        let (mut at, mut told) = (1, 0);
+        while let Some((found, from)) = seen(&mut self.places, bytes, at) {
+            let length = length(bytes, found, from);
+            self.push(&mut written, bytes, told..found, Match { length, offset: found - from });
+            at = found + length;
             told = at;
-            misses = 0;
             // Two of the places that were passed: what comes next often has been seen with what came before it.
             if at <= LAST_MATCH {
-                self.places[hash(eight(bytes, at - 2))] = (at - 2) as u16;
+                self.places[hash(four(bytes, at - 2))] = (at - 2) as u16;
             }
         }
         if told < PAGE_BYTES {
@@ -126,19 +116,50 @@ struct Match {
     offset: usize,
 }
 
+type Places = [u16; 1 << HASH_BITS];
+
+/// The next place from `start` on whose four bytes were seen before, and where that was.
+#[inline(always)]
+fn seen(places: &mut Places, bytes: &[u8; PAGE_BYTES], start: usize) -> Option<(usize, usize)> {
+    let mut look = |at: usize| {
+        let here = four(bytes, at);
+        let from = usize::from(core::mem::replace(&mut places[hash(here)], at as u16));
+        (four(bytes, from) == here).then_some(from)
+    };
+    let mut at = start;
+    // Apart, because a processor that does not know where it looks next waits for each place.
+    let close = (start + MISSES).min(LAST_MATCH + 1);
+    while at < close {
+        if let Some(from) = look(at) {
+            return Some((at, from));
+        }
+        at += 1;
+    }
+    // The longer nothing is found the less closely it looks.
+    let mut misses = MISSES;
+    at += misses / MISSES;
+    while at <= LAST_MATCH {
+        if let Some(from) = look(at) {
+            return Some((at, from));
+        }
+        misses += 1;
+        at += 1 + misses / MISSES;
+    }
+    None
+}
+
 /// Eight bytes are looked at from here on, and no more than there are.
 const LAST_MATCH: usize = PAGE_BYTES - 8;
 /// The shortest match.
 const MATCH_MIN: usize = MATCH_LESS + 1;
-/// After so many places without a match, as a power of two, every second is looked at, and so on.
-const MISSES_BITS: u32 = 5;
+/// After so many places without a match every second is looked at, and so on.
+const MISSES: usize = 32;
 /// Places by their hashes: as many as two pages have bytes take 8 KiB.
 const HASH_BITS: u32 = 12;
 
-/// Of the lowest four bytes.
 #[inline(always)]
-fn hash(bytes: u64) -> usize {
-    ((bytes as u32).wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize
+fn hash(four: u32) -> usize {
+    (four.wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize
 }
 
 #[inline(always)]
@@ -146,22 +167,34 @@ fn eight(bytes: &[u8; PAGE_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("places end eight bytes before the end"))
 }
 
-/// How many bytes are the same, from the first on, if these bits differ.
 #[inline(always)]
-fn common(differing: u64) -> usize {
-    differing.trailing_zeros() as usize / 8
+fn four(bytes: &[u8; PAGE_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk::<MATCH_MIN>().expect("places end eight bytes before the end"))
 }
 
-/// How many bytes from two places on are the same.
-#[inline]
+/// How many bytes from two places on are the same; the first is at least eight before the end.
+#[inline(always)]
 fn length(bytes: &[u8; PAGE_BYTES], at: usize, from: usize) -> usize {
-    let mut length = 0;
+    // Sixteen without a branch: nobody can foretell where they differ.
+    if at > PAGE_BYTES - 16 {
+        return long_length(bytes, at, from, 0);
+    }
+    let differing = |more: usize| eight(bytes, at + more) ^ eight(bytes, from + more);
+    let (first, second) = (differing(0), differing(8));
+    let bits = select_unpredictable(first == 0, 64 + second.trailing_zeros(), first.trailing_zeros());
+    let length = bits as usize / 8;
+    if length < 16 { length } else { long_length(bytes, at, from, length) }
+}
+
+/// The same where so many are known to be.
+#[inline(never)]
+fn long_length(bytes: &[u8; PAGE_BYTES], at: usize, from: usize, mut length: usize) -> usize {
     while at + length <= LAST_MATCH {
-        let here = common(eight(bytes, at + length) ^ eight(bytes, from + length));
-        length += here;
-        if here < 8 {
-            return length;
+        let differing = eight(bytes, at + length) ^ eight(bytes, from + length);
+        if differing != 0 {
+            return length + differing.trailing_zeros() as usize / 8;
         }
+        length += 8;
     }
     let (rest, others) = (&bytes[at + length..], &bytes[from + length..]);
     length + rest.iter().zip(others).take_while(|(one, other)| one == other).count()

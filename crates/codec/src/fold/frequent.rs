@@ -158,27 +158,25 @@ pub(super) fn decode<'a>(path: impl Path, input: &'a [u8], count: usize, out: &m
     Ok(&escapes[escape_count..])
 }
 
-/// Counts one of so many eights, and the rest. In four tables, because an increment waits for the one before it if that was
-/// of the same byte.
+/// Counts one of so many eights, and the rest. In a table for each of the eight, because an increment waits for the one before it
+/// if that was of the same byte; none has more than a byte can count.
 fn counts(bytes: &[u8], one_in: usize) -> Counts {
-    let mut tables = [[0_u16; 256]; 4];
+    const { assert!(2 * COUNTED / 8 + 7 <= u8::MAX as usize) };
+    let mut tables = [[0_u8; 256]; 8];
     let (eights, rest) = bytes.as_chunks::<8>();
     for eight in eights.iter().step_by(one_in) {
-        let mut eight = u64::from_le_bytes(*eight);
-        for _ in 0..2 {
-            for table in &mut tables {
-                table[(eight & 0xff) as usize] += 1;
-                eight >>= 8;
-            }
+        for (table, byte) in tables.iter_mut().zip(eight) {
+            table[usize::from(*byte)] += 1;
         }
     }
     for byte in rest {
         tables[0][usize::from(*byte)] += 1;
     }
     let mut counts = Counts([0; 256]);
-    let [first, second, third, fourth] = &tables;
-    for (at, count) in counts.0.iter_mut().enumerate() {
-        *count = (first[at] + second[at] + third[at] + fourth[at]).min(255) as u8;
+    for table in &tables {
+        for (sum, count) in counts.0.iter_mut().zip(table) {
+            *sum = sum.saturating_add(*count);
+        }
     }
     counts
 }
