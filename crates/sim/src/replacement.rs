@@ -17,6 +17,7 @@ mod lru;
 mod min;
 mod opt;
 mod pleat;
+mod stack;
 #[cfg(test)]
 mod tests;
 mod touch;
@@ -156,6 +157,7 @@ impl Contest {
 
 fn contender(policy: Policy, sizes: &[PageCount]) -> Box<dyn Contender> {
     match policy {
+        Policy::Lru if sizes.len() > lru::SIZES_MAX => Box::new(stack::Sizes::new(sizes)),
         Policy::Lru => Box::new(lru::Lru::new(sizes)),
         Policy::Min => Box::new(min::Min::new(sizes)),
         Policy::Fifo => Box::new(frames::Frames::new(sizes[0], frames::Hand::Fifo)),

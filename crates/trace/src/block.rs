@@ -200,9 +200,10 @@ pub(crate) fn take_references(unit: TimeUnit, head: &Head, mut bytes: &[u8], out
     let references = &mut out[start..];
     let (bits, rest) = bytes.split_at_checked(head.count.div_ceil(8))?;
     *bytes = rest;
-    for (at, reference) in references.iter_mut().enumerate() {
-        if bits[at / 8] >> (at % 8) & 1 == 1 {
-            reference.access = Access::Write;
+    for (eight, bits) in references.chunks_mut(8).zip(bits) {
+        for (at, reference) in eight.iter_mut().enumerate() {
+            // Looked up, not branched to: nobody can foretell which references write.
+            reference.access = [Access::Read, Access::Write][usize::from(bits >> at & 1)];
         }
     }
     let mut at = 0;

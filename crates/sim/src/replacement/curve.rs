@@ -9,7 +9,7 @@ use trace::Trace;
 
 use super::touch::Numbering;
 use super::{Policy, Touch};
-use super::{lru::Stack, opt::Opt};
+use super::{opt::Opt, stack::Stack};
 use crate::PlayError;
 
 /// The distances of one policy.

@@ -17,17 +17,14 @@ pub(super) enum Hand {
     Clock,
 }
 
-#[derive(Clone, Copy)]
-struct Frame {
-    page: u32,
-    is_used: bool,
-}
-
 /// One policy with one size of memory.
 pub(super) struct Frames {
     hand: Hand,
     size: usize,
-    held: Vec<Frame>,
+    /// The page of each frame.
+    held: Vec<u32>,
+    /// A bit for each frame: used since the hand passed. Apart from the pages, so that all of them fit into a processor's cache.
+    used: Vec<u64>,
     /// The frame of each page.
     places: Vec<u32>,
     next: usize,
@@ -38,42 +35,50 @@ impl Frames {
     pub(super) fn new(size: PageCount, hand: Hand) -> Self {
         // A trace has fewer than 2^32 pages: more memory than that is never filled.
         let size = size.0.min(u64::from(u32::MAX)) as usize;
-        Self { hand, size, held: Vec::new(), places: Vec::new(), next: 0, misses: 0 }
+        Self { hand, size, held: Vec::new(), used: Vec::new(), places: Vec::new(), next: 0, misses: 0 }
     }
 
     fn bring(&mut self, page: u32) {
-        let coming = Frame { page, is_used: true };
-        if self.held.len() < self.size {
-            self.places[page as usize] = self.held.len() as u32;
-            self.held.push(coming);
-            return;
-        }
-        while self.hand == Hand::Clock && self.held[self.next].is_used {
-            self.held[self.next].is_used = false;
+        let frame = if self.held.len() < self.size {
+            if self.held.len().is_multiple_of(64) {
+                self.used.push(0);
+            }
+            self.held.push(page);
+            self.held.len() - 1
+        } else {
+            self.vacate(page)
+        };
+        self.places[page as usize] = frame as u32;
+        self.touch(frame);
+    }
+
+    /// The next frame that the hand takes, which is for `page` now.
+    fn vacate(&mut self, page: u32) -> usize {
+        while self.hand == Hand::Clock && self.used[self.next / 64] >> (self.next % 64) & 1 == 1 {
+            self.used[self.next / 64] &= !(1 << (self.next % 64));
             self.step();
         }
-        let going = std::mem::replace(&mut self.held[self.next], coming);
-        self.places[going.page as usize] = NOWHERE;
-        self.places[page as usize] = self.next as u32;
+        let frame = self.next;
+        let going = std::mem::replace(&mut self.held[frame], page);
+        self.places[going as usize] = NOWHERE;
         self.step();
+        frame
     }
 
     fn step(&mut self) {
         self.next = if self.next + 1 == self.size { 0 } else { self.next + 1 };
     }
-}
 
-impl Frames {
+    fn touch(&mut self, frame: usize) {
+        if self.hand == Hand::Clock {
+            self.used[frame / 64] |= 1 << (frame % 64);
+        }
+    }
+
     /// Reads what these touches will need.
     fn read_ahead(&self, touches: &[Touch]) {
-        let mut places = [NOWHERE; AHEAD];
-        for (place, touch) in places.iter_mut().zip(touches) {
-            *place = self.places.get(touch.number as usize).copied().unwrap_or(NOWHERE);
-        }
-        let Some(last) = self.held.len().checked_sub(1) else { return };
-        // No branch: nobody can foretell which pages are in memory.
-        let page = |&place: &u32| self.held[(place as usize).min(last)].page;
-        black_box(places.iter().fold(0, |all, place| all ^ page(place)));
+        let place = |touch: &Touch| self.places.get(touch.number as usize).copied().unwrap_or(NOWHERE);
+        black_box(touches.iter().fold(0, |all, touch| all ^ place(touch)));
     }
 
     fn play_some(&mut self, touches: &[Touch]) {
@@ -82,12 +87,12 @@ impl Frames {
                 self.places.push(NOWHERE);
             }
             let place = self.places[touch.number as usize];
-            if place != NOWHERE {
-                self.held[place as usize].is_used = true;
-                continue;
+            if place == NOWHERE {
+                self.misses += u64::from(!touch.is_first);
+                self.bring(touch.number);
+            } else {
+                self.touch(place as usize);
             }
-            self.misses += u64::from(!touch.is_first);
-            self.bring(touch.number);
         }
     }
 }

@@ -1,39 +1,44 @@
-//! LRU at all sizes in one pass, by stack distances (Mattson et al., 1970).
+//! LRU at some sizes in one pass.
 //!
-//! The stack distance of a reference is how many pages have been used since the page's last use, itself included: a memory
-//! hits if it has that many pages or more. Each reference takes the next slot of an axis; members of `live` are the slots
-//! of each page's last reference, so a distance is a number of members. When the axis is used up, it is drawn anew with
-//! the members alone, in their order: it has at least four times as many slots as pages, so a reference costs
-//! O(log pages) all told.
+//! Each reference takes the next slot of an axis, and the live slots are those of each page's last reference. A memory holds the
+//! pages whose slots are at its bound or behind: a reference to any other misses, and moves the bound past the first live slot,
+//! whose page goes. So a reference costs one look at its page's slot, and for each memory that misses a step along a row of
+//! bits; no memory steps over a slot twice. When the axis is used up, it is drawn anew with the live slots alone, in their
+//! order: it has at least four times as many slots as pages.
+//!
+//! `stack.rs` knows every size at once, but needs a tree: cheaper from some twenty sizes on.
 
 use std::hint::black_box;
 
 use page::PageCount;
 
-use super::axis::axis_end;
-use super::curve::Distances;
+use super::axis::{Staying, axis_end};
 use super::{AHEAD, Contender, Touch};
-use crate::ranked::Ranked;
 
 const SLOTS_MIN: u32 = 1 << 16;
+/// More sizes than that are played by their stack distances.
+pub(super) const SIZES_MAX: usize = 16;
 
-/// The pages in the order of their last use.
-pub(super) struct Stack {
-    /// The slot of each page's last reference.
-    last: Vec<u32>,
-    live: Ranked,
-    /// The end of the axis.
-    end: u32,
+/// One size of memory.
+struct Memory {
+    size: u64,
+    /// Its place among the sizes asked for.
+    place: usize,
+    /// From this slot on as many are live as pages are in memory.
+    bound: u32,
+    misses: u64,
 }
 
 /// LRU.
 pub(super) struct Lru {
-    stack: Stack,
-    sizes: Vec<PageCount>,
-    /// The same, smallest first.
-    steps: Vec<u64>,
-    /// How many references have a distance above so many of the steps, and no more.
-    above: Vec<u64>,
+    /// The slot of each page's last reference.
+    last: Vec<u32>,
+    live: Bits,
+    now: u32,
+    /// The end of the axis.
+    end: u32,
+    /// The smallest first: what a memory misses, all smaller ones miss.
+    memories: Vec<Memory>,
 }
 
 impl Lru {
@@ -42,98 +47,128 @@ impl Lru {
     }
 
     fn with_axis(sizes: &[PageCount], end: u32) -> Self {
-        let mut steps: Vec<u64> = sizes.iter().map(|size| size.0).collect();
-        steps.sort_unstable();
-        let above = vec![0; steps.len() + 1];
-        Self { stack: Stack::with_axis(end), sizes: sizes.to_vec(), steps, above }
-    }
-}
-
-impl Stack {
-    pub(super) fn new() -> Self {
-        Self::with_axis(SLOTS_MIN)
-    }
-
-    fn with_axis(end: u32) -> Self {
-        Self { last: Vec::new(), live: Ranked::filled(0, end), end }
+        let memory = |(place, size): (usize, &PageCount)| Memory { size: size.0, place, bound: 0, misses: 0 };
+        let mut memories: Vec<Memory> = sizes.iter().enumerate().map(memory).collect();
+        memories.sort_by_key(|memory| memory.size);
+        Self { last: Vec::new(), live: Bits::new(end), now: 0, end, memories }
     }
 
     /// Draws the axis anew.
     fn compact(&mut self) {
-        for slot in &mut self.last {
-            *slot = self.live.below(*slot);
-        }
-        let members = self.last.len() as u32;
-        self.end = axis_end(members, self.end);
-        self.live = Ranked::filled(members, self.end);
+        let mut staying = Staying::new(self.end);
+        staying.insert_all(&self.live.words);
+        let redrawn = staying.redraw();
+        self.last.iter_mut().for_each(|slot| *slot = redrawn.moved(*slot));
+        self.memories.iter_mut().for_each(|memory| memory.bound = redrawn.moved(memory.bound));
+        self.now = redrawn.members;
+        self.end = axis_end(redrawn.members, self.end);
+        self.live = Bits::new(self.end);
+        (0..self.now).for_each(|slot| self.live.insert(slot));
     }
 
     /// Reads what these touches will need.
     fn read_ahead(&self, touches: &[Touch]) {
-        let mut slots = [0; AHEAD];
-        for (slot, touch) in slots.iter_mut().zip(touches) {
-            *slot = self.last.get(touch.number as usize).copied().unwrap_or(0);
-        }
-        black_box(slots.iter().fold(0, |all, &slot| all ^ self.live.peek(slot)));
+        let last = |touch: &Touch| self.last.get(touch.number as usize).copied().unwrap_or(0);
+        black_box(touches.iter().fold(0, |all, touch| all ^ last(touch)));
     }
 
-    /// Gives `each` the distances of touches that are not the first to their pages.
-    fn play_all(&mut self, touches: &[Touch], mut each: impl FnMut(u64)) {
-        for touches in touches.chunks(AHEAD) {
-            self.read_ahead(touches);
-            self.play_some(touches, &mut each);
-        }
-    }
-
-    fn play_some(&mut self, touches: &[Touch], mut each: impl FnMut(u64)) {
+    fn play_some(&mut self, touches: &[Touch]) {
         for touch in touches {
-            if self.live.next() == self.end {
+            if self.now == self.end {
                 self.compact();
             }
-            let now = self.live.next();
+            let Self { live, memories, .. } = self;
             if touch.is_first {
                 debug_assert_eq!(touch.number as usize, self.last.len());
-                self.last.push(now);
-            } else {
                 let pages = self.last.len() as u64;
-                let last = &mut self.last[touch.number as usize];
-                each(pages - u64::from(self.live.remove(*last)));
-                *last = now;
+                memories.iter_mut().take_while(|memory| memory.size <= pages).for_each(|memory| memory.make_room(live));
+                self.last.push(self.now);
+            } else {
+                let last = std::mem::replace(&mut self.last[touch.number as usize], self.now);
+                live.remove(last);
+                for memory in memories.iter_mut().take_while(|memory| last < memory.bound) {
+                    memory.misses += 1;
+                    memory.make_room(live);
+                }
             }
-            self.live.push();
+            live.insert(self.now);
+            self.now += 1;
         }
     }
 }
 
-impl Distances for Stack {
-    fn play(&mut self, touches: &[Touch], each: &mut dyn FnMut(u64)) {
-        self.play_all(touches, each);
+impl Memory {
+    /// The page that was used longest ago goes.
+    fn make_room(&mut self, live: &Bits) {
+        self.bound = live.at_or_above(self.bound) + 1;
     }
 }
 
 impl Contender for Lru {
     fn play(&mut self, touches: &[Touch]) {
-        let Self { stack, steps, above, .. } = self;
-        stack.play_all(touches, |distance| above[steps.partition_point(|&step| step < distance)] += 1);
+        for touches in touches.chunks(AHEAD) {
+            self.read_ahead(touches);
+            self.play_some(touches);
+        }
     }
 
     fn misses(&self) -> Vec<u64> {
-        let misses = |size: &PageCount| {
-            let reached = self.steps.partition_point(|&step| step <= size.0);
-            self.above[reached..].iter().sum()
-        };
-        self.sizes.iter().map(misses).collect()
+        let mut misses = vec![0; self.memories.len()];
+        self.memories.iter().for_each(|memory| misses[memory.place] = memory.misses);
+        misses
+    }
+}
+
+/// A set of slots.
+struct Bits {
+    words: Vec<u64>,
+}
+
+impl Bits {
+    fn new(end: u32) -> Self {
+        Self { words: vec![0; (end as usize).div_ceil(64)] }
+    }
+
+    fn insert(&mut self, slot: u32) {
+        self.words[slot as usize / 64] |= 1 << (slot % 64);
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.words[slot as usize / 64] &= !(1 << (slot % 64));
+    }
+
+    /// The first member that is `slot` or more; there must be one.
+    fn at_or_above(&self, slot: u32) -> u32 {
+        let mut at = slot as usize / 64;
+        let mut word = self.words[at] & (u64::MAX << (slot % 64));
+        while word == 0 {
+            at += 1;
+            word = self.words[at];
+        }
+        at as u32 * 64 + word.trailing_zeros()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::replacement::tests::{against_the_plain_twin, plain};
+    use crate::replacement::tests::{against_the_plain_twin, plain, references, touches};
 
     #[test]
-    fn counts_as_a_list_does() {
+    fn misses_as_a_list_does() {
         // A short axis: it is drawn anew many times.
         against_the_plain_twin(|sizes| Box::new(Lru::with_axis(sizes, 16)), plain::lru);
+    }
+
+    proptest! {
+        #[test]
+        fn many_sizes_miss_as_each_does(pages in references(), sizes in prop::collection::vec(1..80_u64, 1..20)) {
+            let sizes: Vec<PageCount> = sizes.into_iter().map(PageCount).collect();
+            let mut lru = Lru::with_axis(&sizes, 16);
+            lru.play(&touches(&pages));
+            prop_assert_eq!(lru.misses(), sizes.iter().map(|size| plain::lru(&pages, size.0 as usize)).collect::<Vec<_>>());
+        }
     }
 }

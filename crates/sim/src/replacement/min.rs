@@ -9,10 +9,12 @@
 //! Of each frame is known its last reference with a page kept in it, as a slot of the axis (see `lru.rs`): it can take a
 //! page whose interval starts there or later. O(log pages) a reference and size.
 
+use std::hint::black_box;
+
 use page::PageCount;
 
 use super::axis::{Staying, axis_end};
-use super::{Contender, Touch};
+use super::{AHEAD, Contender, Touch};
 use crate::slots::Slots;
 
 const SLOTS_MIN: u32 = 1 << 16;
@@ -84,8 +86,14 @@ impl Memory {
     }
 }
 
-impl Contender for Min {
-    fn play(&mut self, touches: &[Touch]) {
+impl Min {
+    /// Reads what these touches will need.
+    fn read_ahead(&self, touches: &[Touch]) {
+        let last = |touch: &Touch| self.last.get(touch.number as usize).copied().unwrap_or(0);
+        black_box(touches.iter().fold(0, |all, touch| all ^ last(touch)));
+    }
+
+    fn play_some(&mut self, touches: &[Touch]) {
         for touch in touches {
             if self.now == self.end {
                 self.compact();
@@ -101,6 +109,15 @@ impl Contender for Min {
                 *last = self.now;
             }
             self.now += 1;
+        }
+    }
+}
+
+impl Contender for Min {
+    fn play(&mut self, touches: &[Touch]) {
+        for touches in touches.chunks(AHEAD) {
+            self.read_ahead(touches);
+            self.play_some(touches);
         }
     }
 

@@ -87,6 +87,14 @@ pub(super) fn references() -> impl Strategy<Value = Vec<u64>> {
         .prop_map(|runs| runs.into_iter().flat_map(|(page, count)| std::iter::repeat_n(page, count)).collect())
 }
 
+/// References as the policies see them.
+pub(super) fn touches(pages: &[u64]) -> Vec<Touch> {
+    let reference = |&page: &u64| Reference { page: PageIndex(page), time: 0, thread: 0, access: Access::Read };
+    let mut touches = vec![];
+    Numbering::default().touches(&pages.iter().map(reference).collect::<Vec<_>>(), &mut touches);
+    touches
+}
+
 /// A trace of these pages.
 pub(super) struct Listed {
     header: Header,
