@@ -135,6 +135,10 @@ impl Forks {
             watch();
             thread::sleep(Duration::from_micros(20));
         }
+        if agent.has_networks.load(Ordering::Acquire) {
+            // Without the right to do that a child elsewhere does not reach us, and is ended.
+            let _ = self.listen_where(agent.gate.holder(), pager);
+        }
         self.stages.rest();
         while self.stages.wants_rest() {
             watch();
@@ -151,6 +155,12 @@ impl Forks {
             pager.unpin(pin);
         }
         self.stages.release(&agent.gate);
+    }
+
+    /// Awaits children in the network namespace of a thread, in which they begin.
+    fn listen_where(&self, thread: u32, pager: &Pager<Linux, AnyStore>) -> Result<(), Errno> {
+        let files = pager.kernel.files();
+        self.reception.move_to(&files.network_of(thread)?, &files.network_of(thread::thread_id())?)
     }
 
     /// On the reclaimer's thread, in user mode: gives the child what it needs of ours. It has opened a userfaultfd of its

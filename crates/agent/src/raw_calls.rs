@@ -11,6 +11,7 @@ use sys::raw_calls::{self, Call};
 
 use crate::calls;
 use crate::host::{self, agent};
+use crate::unshare;
 use crate::watcher::Agent;
 
 /// In the place of libc's `syscall` for the calls that [`Call`] knows.
@@ -60,12 +61,19 @@ unsafe fn fork(number: c_long, arguments: [c_long; 6]) -> c_long {
     // SAFETY: the caller's promise.
     let result = unsafe { raw_calls::make(number, [flags.clone as c_long, second, third, fourth, fifth, sixth]) };
     if result == Ok(0) {
-        host::after_fork_in_child();
-        flags.unshare();
+        follow(flags);
     } else {
         host::after_fork_in_parent();
     }
     calls::to_libc(result.map(|child| child as c_long), -1)
+}
+
+/// In the child.
+fn follow(flags: Flags) {
+    host::after_fork_in_child();
+    if flags.unshare() {
+        unshare::has_own_network();
+    }
 }
 
 /// In the place of libc's `clone` for what copies the process.
@@ -81,14 +89,13 @@ pub(crate) unsafe extern "C" fn clone(
     tls: usize,
     child: usize,
 ) -> c_int {
-    extern "C" fn follow(launch: &Launch) {
-        host::after_fork_in_child();
-        launch.flags.unshare();
+    extern "C" fn arrive(launch: &Launch) {
+        follow(launch.flags);
     }
     extern "C" fn go_on(_: &Launch) {}
     let asked = asked as u32 as usize;
     let followed = Flags::of(asked).filter(|_| agent().is_some_and(Agent::before_raw_fork));
-    let arrive = if followed.is_some() { follow } else { go_on };
+    let arrive = if followed.is_some() { arrive } else { go_on };
     let flags = followed.unwrap_or(Flags::as_asked(asked));
     // SAFETY: the caller's promise.
     let result = unsafe { copies::launch(&Launch { function, argument, stack, arrive, flags }, [parent, child, tls]) };

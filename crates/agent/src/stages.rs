@@ -57,6 +57,11 @@ impl Gate {
         is_closed
     }
 
+    /// The thread that has closed it.
+    pub(crate) fn holder(&self) -> u32 {
+        self.holder.load(Ordering::Acquire) & !MARKS
+    }
+
     /// Whether a thread waits for the end of a fork.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.forking.load(Ordering::Relaxed) + self.waiting.load(Ordering::Relaxed) > 0

@@ -19,6 +19,7 @@ use crate::watcher::{self, Agent};
 /// The kernel adds `CLONE_THREAD` to it.
 const CLONE_NEWUSER: c_int = 0x1000_0000;
 const CLONE_NEWTIME: c_int = 0x80;
+const CLONE_NEWNET: c_int = 0x4000_0000;
 
 /// The longest wait for the watcher, in looks: it may be about to become a keeper.
 const LOOKS_MAX: u32 = 500;
@@ -58,6 +59,7 @@ pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {
         Some(agent) if flags & CLONE_NEWUSER != 0 => agent.without_watcher(call),
         _ => call(),
     };
+    note_network(result, flags & CLONE_NEWNET != 0);
     to_libc(result.map(|()| 0), -1)
 }
 
@@ -71,7 +73,23 @@ pub(crate) extern "C" fn setns(descriptor: c_int, kinds: c_int) -> c_int {
         (Err(Errno::INVAL | Errno::USERS), Some(agent)) if may_be_refused => agent.without_watcher(call),
         (result, _) => result,
     };
+    note_network(result, kinds == 0 || kinds & CLONE_NEWNET != 0);
     to_libc(result.map(|()| 0), -1)
+}
+
+/// This thread's children may begin in another network namespace than its agent is in.
+fn note_network(result: Result<(), Errno>, may_be_another: bool) {
+    if result.is_ok() && may_be_another {
+        has_own_network();
+    }
+}
+
+/// This thread has a network namespace of its own from now on.
+pub(crate) fn has_own_network() {
+    if let Some(agent) = agent() {
+        // Release: a fork that comes after it sees it.
+        agent.has_networks.store(true, Ordering::Release);
+    }
 }
 
 impl Agent {

@@ -40,6 +40,8 @@ pub(crate) struct Agent {
     pub(crate) growth: Growth,
     /// The program has asked for memory that a forked child finds empty, or does not have.
     pub(crate) withholds: AtomicBool,
+    /// Threads of the program's may be in other network namespaces than ours.
+    pub(crate) has_networks: AtomicBool,
     /// For tests of the watchdogs.
     pub(crate) fault: Vec<u8>,
     pub(crate) watcher_memory: ThreadMemory,
@@ -79,6 +81,7 @@ impl Agent {
             bearings,
             stack,
             withholds: AtomicBool::new(false),
+            has_networks: AtomicBool::new(false),
             fault,
             watcher_memory: ThreadMemory::reserve()?,
             handler_memory: ThreadMemory::reserve()?,

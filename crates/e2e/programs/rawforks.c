@@ -2,6 +2,7 @@
 // be killed, but never find other content than there was; one of libc's must find all of it, and so must one by libc's functions
 // `syscall` and `clone`. rawforks KIND MIB ROUNDS [known]
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -162,6 +163,30 @@ static void fork_into_namespaces(void) {
     }
 }
 
+static void *unshare_and_fork(void *unused) {
+    if (unshare(CLONE_NEWNET)) fail("no network of its own");
+    for (uint64_t round = 0; round < rounds; round++) fork_by_libc(0, 1);
+    return unused;
+}
+
+// By libc's fork, from threads in networks of their own and back; and a child of such a one forks again.
+static void fork_in_networks(void) {
+    pthread_t thread;
+    int first = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    fork_by_libc(0, 1);
+    unshare_and_fork(0);
+    if (setns(first, CLONE_NEWNET)) fail("no way back");
+    fork_by_libc(0, 1);
+    if (pthread_create(&thread, 0, unshare_and_fork, 0) || pthread_join(thread, 0)) fail("no thread");
+    fork_by_libc(0, 1);
+    pid_t child = clone_and_go_back(CLONE_NEWNET);
+    if (child == 0) {
+        fork_by_libc(0, 1);
+        _exit(check(0, 1));
+    }
+    wait_for_raw(child);
+}
+
 static void *fork_raw_often(void *unused) {
     (void)unused;
     for (uint64_t round = 0; !is_over; round++) {
@@ -264,6 +289,7 @@ int main(int count, char **arguments) {
     are_known = count > 4;
     if (strcmp(arguments[1], "beside") == 0) sleep_beside();
     if (strcmp(arguments[1], "namespaces") == 0) fork_into_namespaces();
+    if (strcmp(arguments[1], "networks") == 0) fork_in_networks();
     if (strcmp(arguments[1], "again") == 0) fork_again();
     if (strcmp(arguments[1], "apart") == 0) fork_apart();
     if (strcmp(arguments[1], "both") == 0) fork_both();

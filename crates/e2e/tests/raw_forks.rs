@@ -57,8 +57,10 @@ fn such_forks_into_namespaces_are_followed() {
     if !nix::unistd::geteuid().is_root() {
         return skipped("no permission for namespaces");
     }
-    let Some((_, after)) = run("raw-namespaces", &["namespaces", "64", "1", "known"]) else { return };
-    assert_told(&after, 0);
+    for kind in ["namespaces", "networks"] {
+        let Some((_, after)) = run("raw-namespaces", &[kind, "64", "2", "known"]) else { return };
+        assert_told(&after, 0);
+    }
 }
 
 /// Nobody would ever freeze its state: it has no agent.

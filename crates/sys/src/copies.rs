@@ -53,13 +53,14 @@ impl Flags {
         Self { clone: asked, unshared: 0 }
     }
 
-    /// In the child.
-    pub fn unshare(self) {
+    /// In the child. Says whether there is anything that it has parted with.
+    pub fn unshare(self) -> bool {
         if self.unshared != 0 {
             // SAFETY: takes a number.
             let result = errno(unsafe { arch::syscall(number::UNSHARE, [self.unshared, 0, 0, 0, 0, 0]) });
             assert!(result.is_ok(), "a network of its own: {result:?}");
         }
+        self.unshared != 0
     }
 }
 

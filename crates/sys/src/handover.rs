@@ -4,7 +4,7 @@
 //! which is the program's. So the child's agent connects to a socket that its parent's agent listens at, by an abstract
 //! name that it knows from its copy of the parent's memory, and receives them there.
 
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -23,6 +23,9 @@ pub const DESCRIPTORS_MAX: usize = 64;
 /// Calls that may wait to be taken.
 const BACKLOG: i32 = 128;
 
+/// Network namespaces, as setns names them.
+const NETWORK: usize = 0x4000_0000;
+
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC;
 
 /// Where a process's agent awaits its forked children.
@@ -40,6 +43,13 @@ fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
+fn listen(name: &[u8; 40]) -> Result<OwnedFd, Errno> {
+    let socket = socket(FLAGS | SocketFlags::NONBLOCK)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
 impl Reception {
     /// Listens under a name that nobody can guess.
     pub fn open() -> Result<Self, Errno> {
@@ -47,10 +57,19 @@ impl Reception {
         for (letter, random) in name[6..].iter_mut().zip(crate::process::random_key()?.iter().cycle()) {
             *letter = b'a' + random % 16;
         }
-        let socket = socket(FLAGS | SocketFlags::NONBLOCK)?;
-        rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(&name)?)?;
-        rustix::net::listen(&socket, BACKLOG)?;
-        Ok(Self { socket, name })
+        Ok(Self { socket: listen(&name)?, name })
+    }
+
+    /// Listens in `network` instead, under the same name, which is known in one network namespace only. `own` is the caller's, who may
+    /// enter both (`CAP_SYS_ADMIN`). Nobody calls meanwhile.
+    pub fn move_to(&self, network: &OwnedFd, own: &OwnedFd) -> Result<(), Errno> {
+        let enter = |network: &OwnedFd| crate::process::enter_namespace(network.as_raw_fd(), NETWORK);
+        enter(network)?;
+        let fresh = listen(&self.name);
+        enter(own)?;
+        // SAFETY: it is open, and stays so: what it stands for is replaced.
+        let mut socket = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.number()) });
+        rustix::io::dup3(fresh?, &mut socket, DupFlags::CLOEXEC)
     }
 
     /// One that another process has opened and sent.

@@ -65,6 +65,11 @@ impl ProcFiles {
         other.is_some() && other == program(format_args!("exe"))
     }
 
+    /// The network namespace of a thread of this process.
+    pub fn network_of(&self, thread: u32) -> Result<OwnedFd, Errno> {
+        self.open_at(format_args!("task/{thread}/ns/net"), OFlags::RDONLY)
+    }
+
     fn open_at(&self, path: core::fmt::Arguments<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = Path::of(path).ok_or(Errno::NAMETOOLONG)?;
         rustix::fs::openat(&self.directory, path.as_c_str(), flags, Mode::empty())
