@@ -194,6 +194,7 @@ static HOOKS: sys::user_mode::Hooks = sys::user_mode::Hooks {
         }
     },
     after_fork_in_child: || after_fork_in_child(),
+    has_own_network: crate::unshare::has_own_network,
     say: |text| failure::say(format_args!("{text}")),
     fail: |text| failure::fail(format_args!("{text}, the program is ended")),
 };

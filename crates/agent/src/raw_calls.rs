@@ -39,11 +39,34 @@ pub(crate) unsafe extern "C" fn call(
             // SAFETY: the caller's promise.
             unsafe { calls::ioctl(first as c_int, second as c_ulong, address(third)).into() }
         }
+        Some(Call::Confine) => {
+            let flags = if is_alone(first, second) { second & !FOR_ALL_THREADS } else { second };
+            // SAFETY: the caller's promise.
+            unsafe { make(number, [first, flags, third, fourth, fifth, sixth]) }
+        }
         Some(Call::Fork) | None => {
             // SAFETY: the caller's promise.
             unsafe { fork(number, [first, second, third, fourth, fifth, sixth]) }
         }
     }
+}
+
+/// A filter of system calls (`SECCOMP_SET_MODE_FILTER`), and that all threads are to have it (`SECCOMP_FILTER_FLAG_TSYNC`).
+const SET_FILTER: c_long = 1;
+const FOR_ALL_THREADS: c_long = 1;
+
+/// Whether a filter is for all threads and the program has only this one: the others are the agent's, which cannot work under it.
+fn is_alone(operation: c_long, flags: c_long) -> bool {
+    operation == SET_FILTER
+        && flags & FOR_ALL_THREADS != 0
+        && sys::process::thread_count() == Some(1 + sys::thread::bare_count())
+}
+
+/// # Safety
+/// As for the call.
+unsafe fn make(number: c_long, arguments: [c_long; 6]) -> c_long {
+    // SAFETY: the caller's promise.
+    calls::to_libc(unsafe { raw_calls::make(number, arguments) }.map(|result| result as c_long), -1)
 }
 
 /// As libc's fork with its handlers; where those cannot be run without a fork past us, of which only the kernel tells.
@@ -55,7 +78,7 @@ unsafe fn fork(number: c_long, arguments: [c_long; 6]) -> c_long {
     let flags = if number == copies::CLONE { Flags::of(asked as usize) } else { Some(Flags::default()) };
     let Some(flags) = flags.filter(|_| agent().is_some_and(Agent::before_raw_fork)) else {
         // SAFETY: the caller's promise.
-        return calls::to_libc(unsafe { raw_calls::make(number, arguments) }.map(|child| child as c_long), -1);
+        return unsafe { make(number, arguments) };
     };
     let [second, third, fourth, fifth, sixth] = rest;
     // SAFETY: the caller's promise.

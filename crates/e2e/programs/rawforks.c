@@ -179,12 +179,14 @@ static void fork_in_networks(void) {
     fork_by_libc(0, 1);
     if (pthread_create(&thread, 0, unshare_and_fork, 0) || pthread_join(thread, 0)) fail("no thread");
     fork_by_libc(0, 1);
-    pid_t child = clone_and_go_back(CLONE_NEWNET);
-    if (child == 0) {
-        fork_by_libc(0, 1);
-        _exit(check(0, 1));
+    for (int apart = 0; apart < 2; apart++) {
+        pid_t child = clone_and_go_back(apart ? CLONE_NEWUSER | CLONE_NEWNET : CLONE_NEWNET);
+        if (child == 0) {
+            fork_by_libc(0, 1);
+            _exit(check(0, 1));
+        }
+        wait_for_raw(child);
     }
-    wait_for_raw(child);
 }
 
 static void *fork_raw_often(void *unused) {

@@ -12,6 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Runs rawforks.c, whose memory is twice the budget; `None` if that cannot be.
 fn run(name: &str, arguments: &[&str]) -> Option<(Run, Run)> {
+    run_in("", name, arguments)
+}
+
+/// The same in a mode.
+fn run_in(mode: &str, name: &str, arguments: &[&str]) -> Option<(Run, Run)> {
     let turn = turn(name);
     let program = match turn.compile("rawforks.c", &["-pthread"]) {
         Ok(program) => program,
@@ -21,8 +26,9 @@ fn run(name: &str, arguments: &[&str]) -> Option<(Run, Run)> {
         }
     };
     let command = [words([&program]), arguments.iter().map(|word| (*word).to_owned()).collect()].concat();
-    let (before, after) = (plain(&command), folded(&turn.options("32M"), &command));
-    println!("{arguments:?}: {:.2?} against {:.2?}\n{}", after.wall, before.wall, after.stderr);
+    let options = [turn.options("32M"), mode.split_whitespace().map(str::to_owned).collect()].concat();
+    let (before, after) = (plain(&command), folded(&options, &command));
+    println!("{arguments:?} {mode}: {:.2?} against {:.2?}\n{}", after.wall, before.wall, after.stderr);
     assert_same(&before, &after);
     assert_eq!(after.stdout, b"all well\n");
     turn.assert_clean(&after);
@@ -58,8 +64,10 @@ fn such_forks_into_namespaces_are_followed() {
         return skipped("no permission for namespaces");
     }
     for kind in ["namespaces", "networks"] {
-        let Some((_, after)) = run("raw-namespaces", &[kind, "64", "2", "known"]) else { return };
-        assert_told(&after, 0);
+        for mode in ["", "--user-mode"] {
+            let Some((_, after)) = run_in(mode, "raw-namespaces", &[kind, "64", "2", "known"]) else { return };
+            assert_told(&after, 0);
+        }
     }
 }
 

@@ -183,10 +183,17 @@ fn with_filter(what: &str) -> Option<Run> {
     Some(after)
 }
 
-/// As docs/programs.md has it: on all threads at once, it stops the agent's. The program is ended, and never reads zeros.
+/// On all threads at once, of which the program has one: the agent's go on.
+#[test]
+fn with_calls_forbidden_to_all_of_one_thread_it_goes_on() {
+    let (Some(run), Some(other)) = (with_filter("together"), with_filter("calls")) else { return };
+    assert_eq!((run.shell_status(), &run.stdout), (0, &other.stdout), "{}", run.stderr);
+}
+
+/// As docs/programs.md has it: on several it stops the agent's, too. The program is ended, and never reads zeros.
 #[test]
 fn with_calls_forbidden_to_all_threads_it_is_ended() {
-    let Some(run) = with_filter("together") else { return };
+    let Some(run) = with_filter("crowd") else { return };
     assert_eq!((run.shell_status(), &run.stdout[..]), (125, &b""[..]), "{}", run.stderr);
     assert!(run.stderr.contains("pleat: "), "{}", run.stderr);
 }

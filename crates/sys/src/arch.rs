@@ -91,6 +91,7 @@ pub(crate) mod number {
     pub(crate) const MREMAP: usize = 216;
     pub(crate) const MMAP: usize = 222;
     pub(crate) const MADVISE: usize = 233;
+    pub(crate) const SECCOMP: usize = 277;
     pub(crate) const UNSHARE: usize = 97;
     pub(crate) const SETNS: usize = 268;
     pub(crate) const MSYNC: usize = 227;

@@ -61,12 +61,13 @@ impl Reception {
     }
 
     /// Listens in `network` instead, under the same name, which is known in one network namespace only. `own` is the caller's, who may
-    /// enter both (`CAP_SYS_ADMIN`). Nobody calls meanwhile.
+    /// enter the other (`CAP_SYS_ADMIN`). Nobody calls meanwhile.
     pub fn move_to(&self, network: &OwnedFd, own: &OwnedFd) -> Result<(), Errno> {
         let enter = |network: &OwnedFd| crate::process::enter_namespace(network.as_raw_fd(), NETWORK);
         enter(network)?;
         let fresh = listen(&self.name);
-        enter(own)?;
+        // From a user namespace that does not own it there is no way back, and none is needed.
+        let _ = enter(own);
         // SAFETY: it is open, and stays so: what it stands for is replaced.
         let mut socket = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.number()) });
         rustix::io::dup3(fresh?, &mut socket, DupFlags::CLOEXEC)

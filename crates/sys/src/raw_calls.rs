@@ -54,6 +54,8 @@ global_asm!(
     "je 2f",
     "cmp rdi, {ioctl}",
     "je 2f",
+    "cmp rdi, {seccomp}",
+    "je 2f",
     // As CODE has it.
     "1:",
     "mov rax, rdi",
@@ -79,6 +81,7 @@ global_asm!(
     madvise = const number::MADVISE,
     shmat = const number::SHMAT,
     ioctl = const number::IOCTL,
+    seccomp = const number::SECCOMP,
     no_fork = const NO_FORK,
     rest = sym REST,
     ours = sym OURS,
@@ -89,7 +92,7 @@ unsafe extern "C" {
     fn pleat_raw();
 }
 
-/// Makes `function`, which is libc's `syscall`, go on at `ours` for forks, madvise, shmat and ioctl.
+/// Makes `function`, which is libc's `syscall`, go on at `ours` for forks, madvise, shmat, ioctl and seccomp.
 ///
 /// # Safety
 /// As for [`detour::place`]; once in a process.
@@ -128,6 +131,8 @@ pub enum Call {
     Attach,
     /// ioctl.
     Control,
+    /// seccomp.
+    Confine,
 }
 
 impl Call {
@@ -137,6 +142,7 @@ impl Call {
             number::MADVISE => Self::Advise,
             number::SHMAT => Self::Attach,
             number::IOCTL => Self::Control,
+            number::SECCOMP => Self::Confine,
             #[cfg(target_arch = "x86_64")]
             number::FORK => Self::Fork,
             number::CLONE => Self::Fork,
@@ -206,7 +212,7 @@ mod tests {
     fn forks_and_some_others_come_to_us_and_the_rest_goes_through() {
         // SAFETY: this test alone runs it.
         unsafe { place(pleat_test_syscall as *const () as usize, ours) }.unwrap();
-        for number in [number::FORK, number::CLONE, number::MADVISE, number::SHMAT, number::IOCTL] {
+        for number in [number::FORK, number::CLONE, number::MADVISE, number::SHMAT, number::IOCTL, number::SECCOMP] {
             let words = [number as c_long, 17, 0, 3, 4, 5, 6];
             assert_eq!(call(words), weighted(words));
             assert!(Call::of(words[0]).is_some());

@@ -17,6 +17,7 @@ use super::trap::{answer, gather, hold, note_return, place_at, safe};
 use super::{KEPT, calls, dispatch_this_thread, hooks, pin, signals};
 use crate::Errno;
 use crate::arch::{number, syscall};
+use crate::copies::Flags;
 use crate::sync::{Sharing, wait_while, wake_all};
 use crate::thread::{self, errno};
 
@@ -208,13 +209,15 @@ fn fork(context: &Context, arguments: &[u64; 6], thread: u32) -> u64 {
     (hooks().before_fork)();
     let huge_pages = Barred::begin();
     // Without a stack: the child goes on here first. Without CLONE_VFORK: its agent waits for ours, and so must this thread.
+    let mut flags = Flags::default();
     let result = match context.rax as usize {
         number::CLONE3 => clone3_without_stack(arguments),
         call => {
             let mut arguments = arguments.map(|argument| argument as usize);
             if call == number::CLONE {
-                arguments[0] &= !(CLONE_VFORK as usize);
-                arguments[1] = 0;
+                let asked = arguments[0] & !(CLONE_VFORK as usize);
+                flags = Flags::of(asked).unwrap_or(Flags::as_asked(asked));
+                arguments[..2].copy_from_slice(&[flags.clone, 0]);
             }
             // SAFETY: the child is a copy of this process, on a copy of this stack.
             unsafe { syscall(call, arguments) }
@@ -225,6 +228,9 @@ fn fork(context: &Context, arguments: &[u64; 6], thread: u32) -> u64 {
         super::reset_in_child(SignalStack::of(context));
         FORKING.store(0, Ordering::SeqCst);
         (hooks().after_fork_in_child)();
+        if flags.unshare() {
+            (hooks().has_own_network)();
+        }
         huge_pages.end();
         if dispatch_this_thread().is_err() {
             (hooks().fail)("system calls of a forked process cannot be dispatched");
