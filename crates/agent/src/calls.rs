@@ -17,7 +17,7 @@
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::ops::Range;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use page::{ByteCount, PAGE_BYTES, PageIndex};
 use sys::Errno;
@@ -393,6 +393,8 @@ pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
     to_libc(locking::lock_all(flags as u32 as usize).map(|()| 0), -1)
 }
 
+/// The first request of each userfaultfd.
+const UFFDIO_API: c_ulong = 0xc018_aa3f;
 /// `struct uffdio_register` begins with a range, and has 32 bytes.
 const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
 
@@ -416,6 +418,9 @@ pub(crate) unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *
     };
     let before = libc_errno().get();
     let result = call();
+    if request == UFFDIO_API {
+        expect_userfaultfd();
+    }
     if request != UFFDIO_REGISTER || result != -1 || libc_errno().get() != Errno::BUSY.raw_os_error() {
         return result;
     }
@@ -433,4 +438,15 @@ pub(crate) unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *
     let result = keeper.pager.surrender(range, bring_in, call);
     thread::unblock_signals(mask);
     result
+}
+
+/// The program will register memory, and is to find it as it has left it.
+fn expect_userfaultfd() {
+    let Some(agent) = agent() else { return };
+    agent.has_userfaultfd.store(true, Ordering::Relaxed);
+    // Either this thread sees the keeper, or he sees this.
+    fence(Ordering::SeqCst);
+    if let Some(keeper) = agent.keeper() {
+        keeper.pager.be_exact();
+    }
 }

@@ -4,7 +4,7 @@
 
 use core::ffi::CStr;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 use core::time::Duration;
 
 use alloc::boxed::Box;
@@ -120,6 +120,10 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
         run_unmanaged(agent, &Obstacle { what: "a thread cannot be made", errno });
     }
     agent.keeper.store(core::ptr::from_ref(keeper).cast_mut(), Ordering::Release);
+    fence(Ordering::SeqCst);
+    if agent.has_userfaultfd.load(Ordering::Relaxed) {
+        keeper.pager.be_exact();
+    }
     let mut reclaimer = Reclaimer::new();
     if agent.shares.load(Ordering::Relaxed) {
         reclaimer.shares_memory();

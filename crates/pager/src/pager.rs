@@ -86,6 +86,8 @@ pub struct Pager<K, S> {
     pub(crate) servings: Readings,
     pub(crate) announcements: Announcements,
     pub(crate) surrender: Surrender,
+    /// Nobody fills what was not touched: the program has a userfaultfd of its own, and is to hear of each page that is missing.
+    is_exact: AtomicBool,
     /// Goes up with each batch that the reclaimer has freed; a futex.
     progress: AtomicU32,
 }
@@ -111,6 +113,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             servings: Readings::default(),
             announcements: Announcements::default(),
             surrender: Surrender::default(),
+            is_exact: AtomicBool::new(false),
             progress: AtomicU32::new(0),
         }
     }
@@ -180,6 +183,17 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// Asks the reclaimer to look at once.
     pub(crate) fn hurry(&self) {
         self.bell.ring();
+    }
+
+    /// From now on no page is filled that nobody has touched.
+    pub fn be_exact(&self) {
+        self.is_exact.store(true, Ordering::Relaxed);
+        // A fill that has begun is over.
+        self.servings.wait_for_end();
+    }
+
+    pub(crate) fn is_exact(&self) -> bool {
+        self.is_exact.load(Ordering::Relaxed)
     }
 
     /// Ends the reclaimer's rest.

@@ -137,11 +137,12 @@ impl Server {
         mut job: Option<&mut ReadJob>,
     ) -> usize {
         const { assert!(WINDOW_MAX.0 as usize <= READ_ENCODINGS_MAX) };
-        if state.frozen || window == PageCount(1) || kind == FaultKind::Staged {
+        let is_zero_fill = kind == FaultKind::ZeroFill;
+        let is_alone = kind == FaultKind::Staged || is_zero_fill && pager.is_exact();
+        if state.frozen || window == PageCount(1) || is_alone {
             return 1;
         }
         let window = pager.kernel.holes(page, state.regions.run(page, window)).0.max(1) as usize;
-        let is_zero_fill = kind == FaultKind::ZeroFill;
         let mut others = 0;
         for step in 1..window {
             let next = page + PageCount(step as u64);

@@ -78,6 +78,24 @@ fn what_is_taken_back_is_whole() {
     world.finish().unwrap();
 }
 
+/// "Is to hear of each page that is missing": a walk brings nothing of what comes next, as it does where nobody asks for that.
+#[test]
+fn a_walk_fills_nothing_ahead_where_the_program_has_a_userfaultfd() {
+    let filled_ahead = [false, true].map(|is_exact| {
+        let mut world = World::new(Setup { interleave: 0, ..Setup::plain(5) });
+        world.program.borrow_mut().map(&world.pager.kernel, range(0, 200));
+        world.round();
+        if is_exact {
+            world.pager.be_exact();
+        }
+        for page in range(0, 100).start.until(range(0, 100).end) {
+            world.touch(page, Some(Content::Text(page.0))).unwrap();
+        }
+        range(100, 100).start.until(range(100, 100).end).filter(|page| world.pager.kernel.is_present(*page)).count()
+    });
+    assert!(filled_ahead[0] > 0 && filled_ahead[1] == 0, "{filled_ahead:?}");
+}
+
 /// While the program does all it can to its memory, there and elsewhere, with pages on their way.
 #[test]
 fn memory_taken_back_in_the_middle_of_everything() {
