@@ -11,6 +11,8 @@ pub struct Hooks {
     pub after_fork_in_parent: fn(Option<u32>),
     /// No code of the program has run in the child yet.
     pub after_fork_in_child: fn(),
+    /// The child has a network namespace of its own from now on.
+    pub has_own_network: fn(),
     /// Tells the program's user something.
     pub say: fn(&str),
     /// Ends the program with a reason.
