@@ -483,6 +483,24 @@ fn a_segment_replaces_memory() {
     is_equal_in_both_modes("attached", "attached.c", "24M");
 }
 
+/// Guard regions and segments over pages that are out, where the program does without libc's own functions: what was there must not come back.
+#[test]
+fn calls_by_the_function_syscall_replace_and_discard_memory() {
+    for source in ["attached.c", "denied.c"] {
+        let turn = turn(&format!("by-syscall-{}", source.trim_end_matches(".c")));
+        let program = match turn.compile(source, &["-pthread", "-include", &pleat_e2e::program("by_syscall.h")]) {
+            Ok(program) => program,
+            Err(why) => return skipped(&why),
+        };
+        let before = plain(&words([&program]));
+        let after = folded(&turn.options("24M"), &words([&program]));
+        print!("{source}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
+        assert!(before.stdout.ends_with(b"equal\n"), "{}", String::from_utf8_lossy(&before.stdout));
+        assert_same(&before, &after);
+        turn.assert_clean(&after);
+    }
+}
+
 /// Linux 6.12 tells of an unmapping that it refuses because something is sealed.
 #[test]
 fn what_lies_beside_something_sealed_stays() {
