@@ -188,8 +188,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// From now on no page is filled that nobody has touched.
     pub fn be_exact(&self) {
         self.is_exact.store(true, Ordering::Relaxed);
-        // A fill that has begun is over.
-        self.servings.wait_for_end();
+        self.wait_for_fill();
     }
 
     pub(crate) fn is_exact(&self) -> bool {

@@ -36,13 +36,20 @@ impl Readings {
 
     /// Waits for the end of the reading that goes on, if one does.
     pub(crate) fn wait_for_end(&self) {
+        self.wait(u32::MAX);
+    }
+
+    /// The same, for so many looks at most.
+    pub(crate) fn wait(&self, looks_max: u32) {
         let seen = self.count.load(Ordering::SeqCst);
         if seen.is_multiple_of(2) {
             return;
         }
         self.is_awaited.store(true, Ordering::SeqCst);
-        while self.count.load(Ordering::SeqCst) == seen {
+        let mut looks = 0;
+        while self.count.load(Ordering::SeqCst) == seen && looks < looks_max {
             wait_while(&self.count, seen, LOOK, Sharing::Process);
+            looks = looks.saturating_add(1);
         }
         self.is_awaited.store(false, Ordering::SeqCst);
     }
@@ -80,6 +87,15 @@ mod tests {
                 assert!(waiter.join().unwrap());
             });
         }
+    }
+
+    /// A server that waits for a device serves without end.
+    #[test]
+    fn a_wait_with_a_limit_ends() {
+        let readings = Readings::default();
+        readings.begin();
+        readings.wait(2);
+        assert_eq!(readings.count.load(Ordering::SeqCst), 1, "it goes on");
     }
 
     #[test]

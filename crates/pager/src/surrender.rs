@@ -21,6 +21,8 @@ const STEP: PageCount = PageCount(512);
 /// Longest wait for an answer, and for who takes something back at the same time. The program hears what the kernel says then.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
+/// Longest wait for a fill, in looks of [`crate::readings`]: a second.
+const FILL_LOOKS_MAX: u32 = 100;
 /// How often the same page is brought in.
 const TRIES_MAX: u32 = 1000;
 
@@ -159,10 +161,16 @@ impl<K: Kernel, S: Store> Pager<K, S> {
             left.start = out.start;
         }
         // A page that the server has found untouched may be on its way to what has been let go.
-        self.servings.wait_for_end();
+        self.wait_for_fill();
         let registered = register();
         self.surrender.end();
         registered
+    }
+
+    /// Waits until what the server fills now is filled. It serves longer only where it waits, for a device or for room, and then it looks
+    /// again at what is to be filled.
+    pub(crate) fn wait_for_fill(&self) {
+        self.servings.wait(FILL_LOOKS_MAX);
     }
 
     /// On the reclaimer's thread: answers who takes something back.
