@@ -33,6 +33,7 @@ use sys::user_mode;
 
 use crate::growth::{Grown, Use};
 use crate::host::{agent, weak_address};
+use crate::raw_calls;
 use crate::watcher::Agent;
 
 #[link(name = "c")]
@@ -411,11 +412,9 @@ pub(crate) unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *
         // SAFETY: the caller's promise.
         return unsafe { syscall(process::IOCTL, c_long::from(file), request, argument) as c_int };
     }
-    let call = || {
-        // SAFETY: the caller's promise.
-        let result = unsafe { process::control(file, request, argument as usize) };
-        to_libc(result, -1)
-    };
+    let words = [c_long::from(file), request as c_long, argument as c_long, 0, 0, 0];
+    // SAFETY: the caller's promise.
+    let call = || unsafe { raw_calls::make(process::IOCTL, words) as c_int };
     let before = libc_errno().get();
     let result = call();
     if request == UFFDIO_API {

@@ -1,5 +1,5 @@
 //! Detours: what libc calls inside itself to grow ends in [`crate::calls`], too, and to execute in [`crate::exec`]. So does ioctl,
-//! which others that are preloaded take as well. And `syscall`, in [`crate::raw_calls`].
+//! which others that are preloaded take as well. `syscall` and `clone` end in [`crate::raw_calls`].
 //!
 //! glibc's malloc calls mmap, brk, mprotect and mremap by addresses that its linker has filled in, so nothing that is
 //! preloaded comes in between. What those functions do is a system call; ours make it, and look after the memory.

@@ -1,7 +1,8 @@
 //! Calls that the program makes by libc's `syscall`, where it does not take libc's own functions for them, and processes that it
 //! makes by `clone`.
 //!
-//! What copies the process goes on in what libc's fork handlers would do; what madvise, shmat and ioctl need is in [`crate::calls`].
+//! What copies the process goes on in what libc's fork handlers would do; what madvise, shmat and ioctl need is in [`crate::calls`];
+//! and a filter of system calls for all threads of a program that has one leaves the agent's out.
 
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 
@@ -62,9 +63,11 @@ fn is_alone(operation: c_long, flags: c_long) -> bool {
         && sys::process::thread_count() == Some(1 + sys::thread::bare_count())
 }
 
+/// The call itself, told as libc tells it. Not by libc, whose `syscall` ends here.
+///
 /// # Safety
 /// As for the call.
-unsafe fn make(number: c_long, arguments: [c_long; 6]) -> c_long {
+pub(crate) unsafe fn make(number: c_long, arguments: [c_long; 6]) -> c_long {
     // SAFETY: the caller's promise.
     calls::to_libc(unsafe { raw_calls::make(number, arguments) }.map(|result| result as c_long), -1)
 }

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 use sys::Errno;
+use sys::process;
 use sys::sync::{Sharing, wake_all};
 use sys::thread;
 
@@ -17,9 +18,9 @@ use crate::host::agent;
 use crate::watcher::{self, Agent};
 
 /// The kernel adds `CLONE_THREAD` to it.
-const CLONE_NEWUSER: c_int = 0x1000_0000;
+const CLONE_NEWUSER: c_int = process::NEWUSER as c_int;
 const CLONE_NEWTIME: c_int = 0x80;
-const CLONE_NEWNET: c_int = 0x4000_0000;
+const CLONE_NEWNET: c_int = process::NEWNET as c_int;
 
 /// The longest wait for the watcher, in looks: it may be about to become a keeper.
 const LOOKS_MAX: u32 = 500;
@@ -54,7 +55,7 @@ impl Leave {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {
     // Ours is not trapped in user mode, and need not be: it names no memory.
-    let call = || sys::process::unshare(flags as u32 as usize);
+    let call = || process::unshare(flags as u32 as usize);
     let result = match agent() {
         Some(agent) if flags & CLONE_NEWUSER != 0 => agent.without_watcher(call),
         _ => call(),
@@ -66,7 +67,7 @@ pub(crate) extern "C" fn unshare(flags: c_int) -> c_int {
 /// setns(2).
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn setns(descriptor: c_int, kinds: c_int) -> c_int {
-    let call = || sys::process::enter_namespace(descriptor, kinds as u32 as usize);
+    let call = || process::enter_namespace(descriptor, kinds as u32 as usize);
     // Zero is whatever the descriptor is of. Asked first: behind a namespace of process ids no watcher could be made again.
     let may_be_refused = kinds == 0 || kinds & (CLONE_NEWUSER | CLONE_NEWTIME) != 0;
     let result = match (call(), agent()) {
@@ -103,7 +104,7 @@ impl Agent {
         // A thread's number goes some instructions before it ceases to be counted, and its processor may be taken away
         // between them.
         let mut repeats = if is_gone { REPEATS_MAX } else { 0 };
-        let is_alone = || sys::process::thread_count().is_none_or(|threads| threads == 1);
+        let is_alone = || process::thread_count().is_none_or(|threads| threads == 1);
         while result == Err(Errno::INVAL) && repeats > 0 && is_alone() {
             thread::sleep(LOOK);
             result = call();
@@ -127,7 +128,7 @@ impl Agent {
         if !is_ours || watcher == 0 || !self.leave.change(STAYS, IS_TO_GO) {
             return false;
         }
-        let is_there = || sys::process::process_exists(watcher);
+        let is_there = || process::process_exists(watcher);
         for _ in 0..LOOKS_MAX {
             if !is_there() {
                 break;

@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_long};
 
 use crate::arch::{self, number};
-use crate::process;
+use crate::process::{self, NEWNET, NEWUSER};
 use crate::thread::errno;
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -21,10 +21,6 @@ pub use x86_64::{entry, launch};
 
 /// Its number.
 pub const CLONE: c_long = number::CLONE as c_long;
-
-/// Namespaces of users, and of networks.
-const NEWUSER: usize = 0x1000_0000;
-const NEWNET: usize = 0x4000_0000;
 
 /// The arguments of `clone` as libc takes them: function, stack, flags, its argument, and three places.
 pub type Ours = unsafe extern "C" fn(usize, usize, c_int, usize, usize, usize, usize) -> c_int;

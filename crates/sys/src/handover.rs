@@ -15,16 +15,13 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use crate::Errno;
+use crate::{Errno, process};
 
 /// Descriptors that one handover can carry: the child's userfaultfd, and two for each ancestor with a swap file.
 pub const DESCRIPTORS_MAX: usize = 64;
 
 /// Calls that may wait to be taken.
 const BACKLOG: i32 = 128;
-
-/// Network namespaces, as setns names them.
-const NETWORK: usize = 0x4000_0000;
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC;
 
@@ -54,7 +51,7 @@ impl Reception {
     /// Listens under a name that nobody can guess.
     pub fn open() -> Result<Self, Errno> {
         let mut name = *b"pleat/0000000000000000000000000000000000";
-        for (letter, random) in name[6..].iter_mut().zip(crate::process::random_key()?.iter().cycle()) {
+        for (letter, random) in name[6..].iter_mut().zip(process::random_key()?.iter().cycle()) {
             *letter = b'a' + random % 16;
         }
         Ok(Self { socket: listen(&name)?, name })
@@ -63,7 +60,7 @@ impl Reception {
     /// Listens in `network` instead, under the same name, which is known in one network namespace only. `own` is the caller's, who may
     /// enter the other (`CAP_SYS_ADMIN`). Nobody calls meanwhile.
     pub fn move_to(&self, network: &OwnedFd, own: &OwnedFd) -> Result<(), Errno> {
-        let enter = |network: &OwnedFd| crate::process::enter_namespace(network.as_raw_fd(), NETWORK);
+        let enter = |network: &OwnedFd| process::enter_namespace(network.as_raw_fd(), process::NEWNET);
         enter(network)?;
         let fresh = listen(&self.name);
         // From a user namespace that does not own it there is no way back, and none is needed.

@@ -16,7 +16,6 @@ use crate::arch::{self, number};
 use crate::host::Shared;
 use crate::kernel::PageRange;
 use crate::proc_files::Stat;
-use crate::thread::errno;
 use crate::{Area, Errno, apart, maps};
 
 fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -149,16 +148,6 @@ pub(crate) fn is_administrator() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// ioctl, as the kernel does it.
-///
-/// # Safety
-/// As for ioctl.
-pub unsafe fn control(file: i32, request: u64, argument: usize) -> Result<i32, Errno> {
-    // SAFETY: the caller's promise.
-    errno(unsafe { arch::syscall(number::IOCTL, [file as u32 as usize, request as usize, argument, 0, 0, 0]) })
-        .map(|result| result as i32)
-}
-
 /// That of ioctl.
 pub const IOCTL: core::ffi::c_long = number::IOCTL as core::ffi::c_long;
 
@@ -173,6 +162,11 @@ pub fn unshare(flags: usize) -> Result<(), Errno> {
     // SAFETY: takes a number; no memory is unshared but that of a process with one thread.
     crate::thread::errno(unsafe { arch::syscall(number::UNSHARE, [flags, 0, 0, 0, 0, 0]) }).map(|_| ())
 }
+
+/// Namespaces, as clone, unshare and setns name them: of users, and of networks.
+pub const NEWUSER: usize = 0x1000_0000;
+/// The same.
+pub const NEWNET: usize = 0x4000_0000;
 
 /// setns(2), for this thread.
 pub fn enter_namespace(descriptor: i32, kinds: usize) -> Result<(), Errno> {
