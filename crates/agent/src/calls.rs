@@ -39,7 +39,7 @@ use crate::watcher::Agent;
 #[link(name = "c")]
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
-    fn pthread_self() -> usize;
+    pub(crate) fn pthread_self() -> usize;
     pub(crate) fn syscall(number: c_long, ...) -> c_long;
 }
 
@@ -311,10 +311,10 @@ pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice
     if advice == MADV_DONTNEED
         && thread_blocks::is_last_discard(start as usize, bytes)
         && !user_mode::is_armed()
-        && agent().is_some_and(|agent| agent.keeper().is_some())
+        && let Some(agent) = agent().filter(|agent| agent.keeper().is_some())
     {
         // SAFETY: takes nothing.
-        thread_blocks::bring_in_robust_list(unsafe { pthread_self() });
+        thread_blocks::bring_in_robust_list(unsafe { pthread_self() }, !agent.may_be_confined());
     }
     // SAFETY: the caller's promise.
     let result = unsafe { advise(&range, advice) };

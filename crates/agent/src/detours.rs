@@ -9,7 +9,7 @@ use core::ffi::{CStr, c_char, c_long, c_void};
 use sys::{copies, remap};
 
 use crate::host::weak_address;
-use crate::{calls, exec, raw_calls};
+use crate::{calls, exec, filters, raw_calls};
 
 type FindSymbol = unsafe extern "C" fn(library: *const c_void, name: *const c_char) -> *const c_void;
 
@@ -25,6 +25,7 @@ pub(crate) fn place(is_in_user_mode: bool) -> bool {
     }
     // What is trapped needs none.
     if !is_in_user_mode {
+        place_one(c"prctl", sys::confine::PRCTL, filters::prctl as *const () as usize);
         place_one(c"clone", copies::CLONE, copies::entry(raw_calls::clone, raw_calls::refused));
         place_raw();
     }

@@ -6,6 +6,8 @@ use core::ffi::{c_int, c_long};
 use sys::{process, thread, user_mode};
 
 use crate::calls::syscall;
+use crate::host::agent;
+use crate::watcher::Agent;
 
 /// Run by libc where the program ends by exit or by main's return, behind all that has been registered with atexit.
 // SAFETY: the section holds pointers to functions with this signature, which is what the loader calls.
@@ -35,9 +37,10 @@ fn end(status: c_int) -> ! {
 }
 
 /// Until no other thread forks; none does from then on. May be called by a signal's handler: takes no lock, and ends. A program with
-/// one thread ends without another system call: in a sandbox of its own it may be allowed none.
+/// one thread ends without another system call, and so does one that has a filter while nobody forks: they may be forbidden.
 extern "C" fn wait_for_forks() {
-    if crate::host::has_one_thread() {
+    let is_at_rest = |agent: &Agent| agent.may_be_confined() && agent.gate.holder() == 0;
+    if crate::host::has_one_thread() || agent().is_some_and(is_at_rest) {
         return;
     }
     let Some(gate) = crate::fork::own_gate().filter(|_| !user_mode::is_armed()) else { return };

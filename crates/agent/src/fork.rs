@@ -391,7 +391,8 @@ impl Agent {
         unsafe { self.membership.reset() };
         self.growth.reset_in_child();
         sys::thread_blocks::reset_in_child();
-        thread::reset_bare_count();
+        thread::forget_bare();
+        sys::confine::forget();
         self.process.store(thread::process_id(), Ordering::Relaxed);
         self.gate.open_in_child();
         if !self.join_as_child() {

@@ -198,6 +198,10 @@ impl Agent {
         if let Some(keeper) = self.keeper() {
             return keeper.pager.announce(ByteCount(bytes as u64), grown.place());
         }
+        if self.may_be_confined() {
+            // `pleat run` looks without being asked, too.
+            return;
+        }
         let growth = &self.growth;
         let is_dense = to_come == Use::Dense;
         if !growth.is_active() {
@@ -250,7 +254,7 @@ impl Agent {
 
     /// The program may write to this range, which it perhaps could before. What holds something has been counted.
     pub(crate) fn has_opened(&self, start: usize, bytes: usize) {
-        if sys::process::is_empty(start, bytes) {
+        if !self.may_be_confined() && sys::process::is_empty(start, bytes) {
             self.has_grown(Grown::at(start, bytes), Use::Sparse);
         }
     }

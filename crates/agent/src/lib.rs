@@ -8,6 +8,7 @@
 //!  host     constructor and fork handlers, and
 //!  calls    those of libc's calls that change the layout; `detours`: libc itself is to call them; `growth`: what is asked for
 //!  raw_calls those of them, and forks, that the program makes by `syscall`, and copies of itself that it makes by `clone`
+//!  filters  filters of system calls, which must leave the agent's threads out
 //!  exec     execve and its kin: what the program starts joins the run; `exit`: its end. Both wait for forks of other threads; and
 //!  limits   those about limits: the only code that runs on the program's own threads
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
@@ -31,6 +32,7 @@ mod entry;
 mod exec;
 mod exit;
 mod failure;
+mod filters;
 mod fork;
 mod growth;
 mod handler;

@@ -1,8 +1,8 @@
 //! Calls that the program makes by libc's `syscall`, where it does not take libc's own functions for them, and processes that it
 //! makes by `clone`.
 //!
-//! What copies the process goes on in what libc's fork handlers would do; what madvise, shmat and ioctl need is in [`crate::calls`];
-//! and a filter of system calls for all threads of a program that has one leaves the agent's out.
+//! What copies the process goes on in what libc's fork handlers would do; what madvise, shmat and ioctl need is in [`crate::calls`],
+//! and what seccomp needs in [`crate::filters`].
 
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 
@@ -11,6 +11,7 @@ use sys::copies::{self, Flags, Launch};
 use sys::raw_calls::{self, Call};
 
 use crate::calls;
+use crate::filters;
 use crate::host::{self, agent};
 use crate::unshare;
 use crate::watcher::Agent;
@@ -40,27 +41,13 @@ pub(crate) unsafe extern "C" fn call(
             // SAFETY: the caller's promise.
             unsafe { calls::ioctl(first as c_int, second as c_ulong, address(third)).into() }
         }
-        Some(Call::Confine) => {
-            let flags = if is_alone(first, second) { second & !FOR_ALL_THREADS } else { second };
-            // SAFETY: the caller's promise.
-            unsafe { make(number, [first, flags, third, fourth, fifth, sixth]) }
-        }
+        // SAFETY: the caller's promise.
+        Some(Call::Confine) => unsafe { filters::seccomp(number, [first, second, third, fourth, fifth, sixth]) },
         Some(Call::Fork) | None => {
             // SAFETY: the caller's promise.
             unsafe { fork(number, [first, second, third, fourth, fifth, sixth]) }
         }
     }
-}
-
-/// A filter of system calls (`SECCOMP_SET_MODE_FILTER`), and that all threads are to have it (`SECCOMP_FILTER_FLAG_TSYNC`).
-const SET_FILTER: c_long = 1;
-const FOR_ALL_THREADS: c_long = 1;
-
-/// Whether a filter is for all threads and the program has only this one: the others are the agent's, which cannot work under it.
-fn is_alone(operation: c_long, flags: c_long) -> bool {
-    operation == SET_FILTER
-        && flags & FOR_ALL_THREADS != 0
-        && sys::process::thread_count() == Some(1 + sys::thread::bare_count())
 }
 
 /// The call itself, told as libc tells it. Not by libc, whose `syscall` ends here.

@@ -42,6 +42,8 @@ pub(crate) struct Agent {
     pub(crate) withholds: AtomicBool,
     /// Threads of the program's may be in other network namespaces than ours.
     pub(crate) has_networks: AtomicBool,
+    /// The program has asked for a filter of its system calls; see `filters`.
+    pub(crate) is_confined: AtomicBool,
     /// The program has opened a userfaultfd of its own.
     pub(crate) has_userfaultfd: AtomicBool,
     /// For tests of the watchdogs.
@@ -84,6 +86,7 @@ impl Agent {
             stack,
             withholds: AtomicBool::new(false),
             has_networks: AtomicBool::new(false),
+            is_confined: AtomicBool::new(false),
             has_userfaultfd: AtomicBool::new(false),
             fault,
             watcher_memory: ThreadMemory::reserve()?,

@@ -40,14 +40,19 @@ pub(crate) fn map(
 
 /// Addresses that have not been given out yet.
 fn place(bytes: usize) -> *mut c_void {
-    if NEXT.load(Ordering::Relaxed) == 0 {
-        // Of several threads that come first, one is right for all.
-        let _ = NEXT.compare_exchange(0, begin(), Ordering::Relaxed, Ordering::Relaxed);
-    }
+    prepare();
     // More than there are addresses is the kernel's to refuse.
     let pages = bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0);
     let taken = NEXT.fetch_add(pages as u64, Ordering::Relaxed);
     core::ptr::without_provenance_mut((FIRST + taken % BYTES) as usize)
+}
+
+/// Asks for the random number that it needs once.
+pub(crate) fn prepare() {
+    if NEXT.load(Ordering::Relaxed) == 0 {
+        // Of several threads that come first, one is right for all.
+        let _ = NEXT.compare_exchange(0, begin(), Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// Some page, not the first.

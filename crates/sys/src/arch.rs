@@ -9,6 +9,8 @@ pub(crate) use native::{clone_thread, syscall};
 /// How a bare thread begins.
 pub(crate) struct ThreadStart {
     pub(crate) flags: usize,
+    /// Where its number is written, and cleared at its end.
+    pub(crate) number: usize,
     pub(crate) stack_top: usize,
     pub(crate) tls: usize,
     pub(crate) entry: usize,
@@ -73,6 +75,7 @@ pub(crate) mod number {
     pub(crate) const SET_ROBUST_LIST: usize = 273;
     pub(crate) const EPOLL_PWAIT: usize = 281;
     pub(crate) const SECCOMP: usize = 317;
+    pub(crate) const RT_TGSIGQUEUEINFO: usize = 297;
     pub(crate) const RSEQ: usize = 334;
     pub(crate) const CLONE3: usize = 435;
     pub(crate) const EPOLL_PWAIT2: usize = 441;
@@ -92,6 +95,9 @@ pub(crate) mod number {
     pub(crate) const MMAP: usize = 222;
     pub(crate) const MADVISE: usize = 233;
     pub(crate) const SECCOMP: usize = 277;
+    pub(crate) const RT_SIGACTION: usize = 134;
+    pub(crate) const PRCTL: usize = 167;
+    pub(crate) const RT_TGSIGQUEUEINFO: usize = 240;
     pub(crate) const UNSHARE: usize = 97;
     pub(crate) const SETNS: usize = 268;
     pub(crate) const MSYNC: usize = 227;

@@ -14,6 +14,7 @@ pub mod area;
 pub mod attach;
 pub mod badge;
 pub mod clock;
+pub mod confine;
 pub mod copies;
 pub mod detour;
 #[cfg(any(test, feature = "testing"))]

@@ -5,6 +5,7 @@
 
 use crate::arch::{self, number};
 use crate::kernel::Mapping;
+use crate::sync::{AtomicBool, Ordering};
 use crate::thread::errno;
 use crate::{Errno, area, process};
 
@@ -13,6 +14,14 @@ const FUTURE: usize = 2;
 const ON_FAULT: usize = 4;
 /// `MLOCK_ONFAULT`.
 const LOCK_ON_FAULT: usize = 1;
+
+/// What is mapped from now on is locked, unless that has been undone.
+static IS_FUTURE_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether what is mapped may be locked at once, and filled when it is opened.
+pub(crate) fn may_lock_new() -> bool {
+    IS_FUTURE_LOCKED.load(Ordering::Relaxed)
+}
 
 /// mlockall. What is mapped is locked mapping by mapping.
 ///
@@ -52,6 +61,9 @@ fn each_of_the_program(visit: &mut dyn FnMut(usize, usize) -> Result<(), Errno>)
 }
 
 fn call(flags: usize) -> Result<(), Errno> {
+    if flags & FUTURE != 0 {
+        IS_FUTURE_LOCKED.store(true, Ordering::Relaxed);
+    }
     // SAFETY: takes a number; changes no content.
     errno(unsafe { arch::syscall(number::MLOCKALL, [flags, 0, 0, 0, 0, 0]) }).map(|_| ())
 }

@@ -6,7 +6,7 @@ use page::{PAGE_BYTES, PageIndex};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::kernel::PageRange;
-use crate::{Errno, apart, process};
+use crate::{Errno, apart, locking, process};
 
 /// Whether limits and memory allow private memory at `range` with this protection in the place of what is there. `is_reserved`:
 /// without `MAP_NORESERVE`. Another thread may take what there is meanwhile.
@@ -28,6 +28,11 @@ pub fn can_replace(range: Range<usize>, protection: u32, is_reserved: bool) -> b
     read.is_err() || more == page::PageCount::ZERO || can_map(more.bytes().0 as usize, protection, is_reserved)
 }
 
+/// Makes all further calls of this module do with mmap, mprotect and munmap, where they find room and nothing is locked.
+pub fn prepare() {
+    apart::prepare();
+}
+
 fn can_map(bytes: usize, protection: u32, is_reserved: bool) -> bool {
     let flags = if is_reserved { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
     // Apart: in a hole of the program's another thread may replace it (`MAP_FIXED`), and what we unmap would be that thread's.
@@ -36,9 +41,11 @@ fn can_map(bytes: usize, protection: u32, is_reserved: bool) -> bool {
         unsafe { rustix::mm::mmap_anonymous(at, bytes, ProtFlags::empty(), flags | fixed) }
     });
     let Ok(place) = mapped else { return false };
-    // After mlockall(MCL_FUTURE) it is locked, and would be filled when it is opened.
-    // SAFETY: the mapping made above, which nobody else knows.
-    let _ = unsafe { rustix::mm::munlock(place, bytes) };
+    if locking::may_lock_new() {
+        // It would be filled when it is opened.
+        // SAFETY: the mapping made above, which nobody else knows.
+        let _ = unsafe { rustix::mm::munlock(place, bytes) };
+    }
     // SAFETY: as above.
     let opened = unsafe { rustix::mm::mprotect(place, bytes, MprotectFlags::from_bits_retain(protection)) };
     // SAFETY: as above.

@@ -19,6 +19,8 @@ const CLONE_FILES: usize = 0x400;
 const CLONE_SIGHAND: usize = 0x800;
 const CLONE_THREAD: usize = 0x1_0000;
 const CLONE_SETTLS: usize = 0x8_0000;
+const CLONE_PARENT_SETTID: usize = 0x10_0000;
+const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
 
 /// Room below the thread pointer, where the initial-exec variables of the host's libraries would be. Nothing of ours
 /// uses them; should a foreign memcpy look at one, it finds zeros instead of a fault.
@@ -26,17 +28,28 @@ const TLS_BYTES: usize = 16 * PAGE_BYTES;
 /// Stack of a bare thread.
 const STACK_BYTES: usize = 64 * PAGE_BYTES;
 
-/// Bare threads of this process.
-static BARE: AtomicU32 = AtomicU32::new(0);
+/// The numbers of this process's bare threads, which the kernel writes before they run and clears when they have ended.
+static BARE: [AtomicU32; BARE_MAX] = [const { AtomicU32::new(NOBODY) }; BARE_MAX];
+const BARE_MAX: usize = 8;
+const NOBODY: u32 = 0;
+/// Is being made.
+const SOMEBODY: u32 = u32::MAX;
 
 /// How many bare threads this process has.
 pub fn bare_count() -> u32 {
-    BARE.load(Ordering::Relaxed)
+    BARE.iter().filter(|number| number.load(Ordering::Relaxed) != NOBODY).count() as u32
+}
+
+/// Whether the thread of this number is a bare one.
+pub fn is_bare(thread: u32) -> bool {
+    BARE.iter().any(|number| number.load(Ordering::Relaxed) == thread)
 }
 
 /// In a forked child: there are none yet.
-pub fn reset_bare_count() {
-    BARE.store(0, Ordering::Relaxed);
+pub fn forget_bare() {
+    for number in &BARE {
+        number.store(NOBODY, Ordering::Relaxed);
+    }
 }
 
 /// The memory of one bare thread. Must outlive the thread, which in the agent means: is never dropped.
@@ -118,8 +131,18 @@ pub unsafe fn spawn(
     // SAFETY: the third word of the same page; glibc's functions read their thread descriptor's address there.
     unsafe { tls.wrapping_add(2).write(tls as usize) };
     let shared = if descriptors == Descriptors::Shared { CLONE_FILES } else { 0 };
+    let is_free =
+        |number: &&AtomicU32| number.compare_exchange(NOBODY, SOMEBODY, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    let number = BARE.iter().find(is_free).ok_or(Errno::AGAIN)?;
     let start = ThreadStart {
-        flags: CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SETTLS | shared,
+        flags: CLONE_VM
+            | CLONE_SIGHAND
+            | CLONE_THREAD
+            | CLONE_SETTLS
+            | CLONE_PARENT_SETTID
+            | CLONE_CHILD_CLEARTID
+            | shared,
+        number: number.as_ptr() as usize,
         stack_top: top as usize,
         tls: tls as usize,
         entry: entry as usize,
@@ -128,8 +151,8 @@ pub unsafe fn spawn(
     let mask = block_signals();
     // SAFETY: stack and thread block are the caller's to give (see above); `entry` does not return by its type.
     let result = unsafe { arch::clone_thread(&start) };
-    if result > 0 {
-        BARE.fetch_add(1, Ordering::Relaxed);
+    if result < 0 {
+        number.store(NOBODY, Ordering::Relaxed);
     }
     unblock_signals(mask);
     errno(result).map(|tid| tid as u32)
@@ -181,7 +204,6 @@ pub fn memory_differs(thread: u32) -> Option<bool> {
 
 /// Ends this thread, a bare one, alone.
 pub fn exit_thread() -> ! {
-    BARE.fetch_sub(1, Ordering::Relaxed);
     loop {
         // SAFETY: takes a number and does not return.
         unsafe { arch::syscall(number::EXIT, [0; 6]) };

@@ -4,10 +4,10 @@
 //! It does not wait for us then (`PF_EXITING`): with the page away nobody would ever be told. So those pages are not moved out.
 //! In user mode no page of a stack is ([`crate::user_mode`]).
 
-use crate::process;
 use crate::remap::is_range;
 use crate::spans::Spans;
-use crate::thread;
+use crate::sync::{AtomicU64, Ordering};
+use crate::{process, robust, thread};
 
 /// `MAP_STACK`, by which libc maps stacks.
 pub const MAP_STACK: i32 = 0x2_0000;
@@ -76,11 +76,26 @@ pub fn is_last_discard(start: usize, bytes: usize) -> bool {
     start.checked_add(bytes).and_then(|end| here.checked_sub(end)).is_some_and(|above| above < LEFT_MAX)
 }
 
+/// Where libc's list of a thread's robust mutexes lies from the address of its block; 0 while that is not known.
+static ROBUST_LIST: AtomicU64 = AtomicU64::new(0);
+
+/// On a thread of libc's, of whose block this is the address.
+pub fn learn_robust_list(block: usize) {
+    let distance = robust::head().map_or(0, |head| head.wrapping_sub(block as u64));
+    ROBUST_LIST.store(distance, Ordering::Relaxed);
+}
+
 /// Brings in what the kernel will look at when this thread ends with robust mutexes: it tells nobody of those behind the first
-/// that is missing. `block` is an address of the thread's block.
-pub fn bring_in_robust_list(block: usize) {
-    let Some(head) = crate::robust::head().filter(|head| !crate::robust::is_empty(*head, block as u64)) else { return };
-    crate::robust::words(head, &mut process::read_word, &mut |_, word| {
+/// that is missing. `block` is the address of the thread's block. Where the kernel may not be asked for the list, it is taken to be
+/// libc's.
+pub fn bring_in_robust_list(block: usize, may_ask: bool) {
+    let libcs = || match ROBUST_LIST.load(Ordering::Relaxed) {
+        0 => None,
+        distance => Some(distance.wrapping_add(block as u64)),
+    };
+    let head = if may_ask { robust::head() } else { libcs() };
+    let Some(head) = head.filter(|head| !robust::is_empty(*head, block as u64)) else { return };
+    robust::words(head, &mut process::read_word, &mut |_, word| {
         process::read_word(word);
     });
 }

@@ -6,8 +6,14 @@ use crate::calls;
 use crate::forks::{self, Task};
 use crate::worker::{Done, Kind, Trouble, Worker, of, process};
 
-pub(crate) const KINDS: &[Kind] =
-    &[("limit", 1, limit), ("name", 1, name), ("ids", 1, ids), ("unshare", 1, unshare), ("lock all", 1, lock_all)];
+pub(crate) const KINDS: &[Kind] = &[
+    ("limit", 1, limit),
+    ("name", 1, name),
+    ("ids", 1, ids),
+    ("unshare", 1, unshare),
+    ("lock all", 1, lock_all),
+    ("filter for all", 1, filter_for_all),
+];
 
 /// Does something while no other thread of the process is inside a step, and none goes into one.
 fn alone(act: impl FnOnce() -> Done) -> Done {
@@ -98,4 +104,19 @@ fn lock_all(worker: &mut Worker) -> Done {
         calls::done(unsafe { libc::munlockall() }).map_err(of("munlockall"))?;
         checked.map_err(|bad| Trouble::Bad("all locked", bad))
     })
+}
+
+/// A filter of system calls, which allows them all, for every thread of the process at once. Half of the first processes stay without
+/// one for their lives: it cannot be taken off.
+fn filter_for_all(worker: &mut Worker) -> Done {
+    let is_one = (worker.stream >> 4).is_multiple_of(2) && worker.depth == 0;
+    if !is_one || !worker.random.one_in(8) {
+        return Ok(());
+    }
+    match calls::allow_all_calls(libc::SECCOMP_FILTER_FLAG_TSYNC) {
+        // Or a thread's number, which has not taken it for a long time, as one that waits for the child of vfork. Refused: there are no
+        // filters, or enough of them; and pleat's user mode has none.
+        Ok(_) | Err(libc::ENOSYS | libc::ENOMEM | libc::EINVAL) => Ok(()),
+        Err(errno) => Err(Trouble::Refused("seccomp, all threads", errno)),
+    }
 }

@@ -37,7 +37,7 @@ pub(crate) unsafe fn clone_thread(start: &ThreadStart) -> isize {
              "brk 1",
              "2:",
              in("x8") super::number::CLONE, inlateout("x0") start.flags as isize => result, in("x1") start.stack_top,
-             in("x2") 0, in("x3") start.tls, in("x4") 0, in("x20") start.argument, in("x21") start.entry);
+             in("x2") start.number, in("x3") start.tls, in("x4") start.number, in("x20") start.argument, in("x21") start.entry);
     }
     result
 }

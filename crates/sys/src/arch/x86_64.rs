@@ -38,7 +38,7 @@ pub(crate) unsafe fn clone_thread(start: &ThreadStart) -> isize {
              "ud2",
              "2:",
              inlateout("rax") super::number::CLONE as isize => result, in("rdi") start.flags, in("rsi") start.stack_top,
-             in("rdx") 0, in("r10") 0, in("r8") start.tls, in("r12") start.argument, in("r13") start.entry,
+             in("rdx") start.number, in("r10") start.number, in("r8") start.tls, in("r12") start.argument, in("r13") start.entry,
              lateout("rcx") _, lateout("r11") _);
     }
     result
