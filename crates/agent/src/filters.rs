@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering;
 
-use sys::{confine, room, thread_blocks};
+use sys::{confine, room, thread, thread_blocks};
 
 use crate::calls::{self, to_libc};
 use crate::host::agent;
@@ -60,8 +60,12 @@ pub(crate) unsafe extern "C" fn prctl(
 }
 
 impl Agent {
-    /// For good, whether the kernel takes the filter or not. Release: on other threads, too, before they have it.
+    /// For good, whether the kernel takes the filter or not. Release: on other threads, too, before they have it. The child of vfork, which
+    /// has our memory, confines itself alone.
     fn is_to_be_confined(&self) {
+        if self.process.load(Ordering::Relaxed) != thread::process_id() {
+            return;
+        }
         // SAFETY: takes nothing.
         thread_blocks::learn_robust_list(unsafe { calls::pthread_self() });
         room::prepare();

@@ -31,7 +31,7 @@ const SIGNAL: c_int = 33;
 const SI_QUEUE: c_int = -1;
 
 /// The longest wait for a thread that blocks the signal by a raw system call, or sleeps where no signal wakes it.
-const SILENCE_MAX: Duration = Duration::from_secs(2);
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_micros(50);
 
 /// Whether some thread gives a filter to all.
