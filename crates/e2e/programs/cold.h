@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, BUFFER = 4 * PAGE, BUFFERS = 256, BULK = 64 << 20 };
+enum { PAGE = 4096, BUFFER = 4 * PAGE, BUFFERS = 256, BULK = 40 << 20 };
 static unsigned char *buffers, *bulk;
 static int pagemap;
 static size_t pages_out, pages_seen;
