@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cold.h"
 
-enum { HOLE = 96 << 20 };
+enum { HOLE = 48 << 20 };
 static const int readable = PROT_READ | PROT_WRITE, private = MAP_PRIVATE | MAP_ANONYMOUS;
 
 int main(void) {
@@ -13,7 +13,7 @@ int main(void) {
     check("munmap", munmap(hole, HOLE), 0);
     fill_all();
     check("the hole", mmap(hole, HOLE, readable, private | MAP_FIXED, -1, 0) == hole, 1);
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < 3; round++) {
         fill(hole, HOLE, 500 + round);
         // Single pages go one by one, and come again in another order, while much is read from the swap file and written to it.
         for (size_t at = 0; at < HOLE; at += 16 * PAGE) check("munmap of a page", munmap(hole + at, PAGE), 0);

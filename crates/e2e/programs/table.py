@@ -13,7 +13,7 @@ for start in range(0, rows, 10000):
     base.executemany("insert into item values (?, ?, ?)", ((at, f"item {at * 7919 % rows:08d}", draw.randbytes(400)) for at in part))
 base.execute("create index by_name on item (name)")
 seen = hashlib.sha256()
-for _ in range(20000):
+for _ in range(rows // 6):
     row = base.execute("select id, body from item where name = ?", (f"item {draw.randrange(rows):08d}",)).fetchone()
     seen.update(repr(row).encode())
 base.execute("update item set body = substr(body, 1, 100) where id % 3 = 0")

@@ -375,7 +375,7 @@ pub enum Spill {
 ///
 /// # Panics
 /// If anything differs or the budget is passed.
-pub fn compare(turn: &Turn, words: &[String], budgets_mib: [u64; 2]) {
+pub fn compare(turn: &Turn, words: &[String], budgets_mib: &[u64]) {
     compare_spilling(turn, words, budgets_mib, Spill::Must);
 }
 
@@ -399,7 +399,7 @@ pub fn folded_again(options: &[String], words: &[String], before: &Run, budget_b
 ///
 /// # Panics
 /// If anything differs or the budget is passed.
-pub fn compare_spilling(turn: &Turn, words: &[String], budgets_mib: [u64; 2], last: Spill) {
+pub fn compare_spilling(turn: &Turn, words: &[String], budgets_mib: &[u64], last: Spill) {
     compare_in("", turn, words, budgets_mib, last);
 }
 
@@ -407,10 +407,10 @@ pub fn compare_spilling(turn: &Turn, words: &[String], budgets_mib: [u64; 2], la
 ///
 /// # Panics
 /// If anything differs or the budget is passed.
-pub fn compare_in(mode: &str, turn: &Turn, words: &[String], budgets_mib: [u64; 2], last: Spill) {
+pub fn compare_in(mode: &str, turn: &Turn, words: &[String], budgets_mib: &[u64], last: Spill) {
     let before = plain(words);
     assert!(before.status.success(), "{words:?} fails without pleat: {}", before.stderr);
-    for (at, budget) in budgets_mib.into_iter().enumerate() {
+    for (at, budget) in budgets_mib.iter().enumerate() {
         let after = folded_again(&turn.options_in(mode, &format!("{budget}M")), words, &before, budget << 20);
         let stats = stats(turn);
         let written = stats["written_back_bytes"].as_u64().unwrap_or(0);
@@ -424,7 +424,7 @@ pub fn compare_in(mode: &str, turn: &Turn, words: &[String], budgets_mib: [u64; 
             mib(written),
         );
         assert_within(&before, &after, budget << 20);
-        let spill = if at == 1 { last } else { Spill::May };
+        let spill = if at + 1 == budgets_mib.len() { last } else { Spill::May };
         assert!(spill == Spill::May || written > 0, "{budget} MiB was to be too small without the swap file: {stats}");
         turn.assert_clean(&after);
     }

@@ -52,10 +52,10 @@ fn thousands_of_small_pieces_stay_inside_the_budget() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    for (pieces, pages) in [("6000", "5"), ("12000", "1")] {
-        for mode in MODES {
-            compare_in(mode, &turn, &words([&program, pieces, pages]), [40, 24], Spill::May);
-        }
+    let (several, single) = (words([&program, "6000", "5"]), words([&program, "12000", "1"]));
+    compare_in(MODES[0], &turn, &several, &[40], Spill::May);
+    for (mode, command) in MODES.iter().flat_map(|mode| [(mode, &several), (mode, &single)]) {
+        compare_in(mode, &turn, command, &[24], Spill::May);
     }
 }
 
@@ -75,7 +75,7 @@ fn blocks_that_are_filled_at_once_stay_inside_the_budget() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    compare_spilling(&turn, &words([&program, "16", "8"]), [96, 32], Spill::May);
+    compare_spilling(&turn, &words([&program, "16", "8"]), &[96, 32], Spill::May);
 }
 
 /// The same where the kernel is to fill it before mmap returns.
@@ -87,7 +87,7 @@ fn blocks_that_are_populated_stay_inside_the_budget() {
         Err(why) => return skipped(&why),
     };
     for mode in MODES {
-        compare_in(mode, &turn, &words([&program, "3", "48", "populate"]), [96, 40], Spill::May);
+        compare_in(mode, &turn, &words([&program, "3", "48", "populate"]), &[96, 40], Spill::May);
     }
 }
 
@@ -106,7 +106,7 @@ fn heaps_that_are_filled_at_once_stay_inside_the_budget() {
         ("2", "100", "2000000"),
         ("1", "200", "200000000"),
     ] {
-        compare_spilling(&turn, &words([&program, threads, mib, block]), [96, 48], Spill::May);
+        compare_spilling(&turn, &words([&program, threads, mib, block]), &[96, 48], Spill::May);
     }
 }
 
@@ -119,7 +119,7 @@ fn processes_that_grow_together_stay_inside_the_budget() {
         Err(why) => return skipped(&why),
     };
     let all = "for number in 1 2 3 4 5 6 7 8; do $0 1 30 4000 1 & done; wait";
-    compare_spilling(&turn, &words(["/bin/sh", "-c", all, &program]), [128, 64], Spill::May);
+    compare_spilling(&turn, &words(["/bin/sh", "-c", all, &program]), &[128, 64], Spill::May);
 }
 
 /// The same where each of them asks for all of it before any of it is filled, so that nobody sees it coming.
@@ -131,7 +131,7 @@ fn processes_that_have_asked_for_large_pieces_stay_inside_the_budget() {
         Err(why) => return skipped(&why),
     };
     // Not in user mode, where what a call is to fill is held until it returns.
-    compare_spilling(&turn, &words([&program, "6", "40"]), [96, 48], Spill::May);
+    compare_spilling(&turn, &words([&program, "6", "40"]), &[96, 48], Spill::May);
 }
 
 /// The same of memory that the program has from the beginning.
@@ -143,7 +143,7 @@ fn a_declared_array_that_is_filled_at_once_stays_inside_the_budget() {
         Err(why) => return skipped(&why),
     };
     for mode in MODES {
-        compare_in(mode, &turn, &words([&program]), [96, 48], Spill::May);
+        compare_in(mode, &turn, &words([&program]), &[96, 48], Spill::May);
     }
 }
 
@@ -152,7 +152,7 @@ fn a_declared_array_that_is_filled_at_once_stays_inside_the_budget() {
 fn malformed_calls_change_nothing() {
     let turn = turn("malformed");
     match turn.compile("malformed.c", &["-pthread"]) {
-        Ok(program) => MODES.iter().for_each(|mode| compare_in(mode, &turn, &words([&program]), [48, 32], Spill::May)),
+        Ok(program) => MODES.iter().for_each(|mode| compare_in(mode, &turn, &words([&program]), &[48, 32], Spill::May)),
         Err(why) => skipped(&why),
     }
 }
@@ -163,7 +163,7 @@ fn memory_and_a_thread_of_a_librarys_constructor() {
     let turn = turn("constructor");
     let built = turn.compile("constructor_library.c", &["-pthread", "-shared", "-fPIC"]);
     match built.and_then(|library| turn.compile("constructor.c", &[&library])) {
-        Ok(program) => MODES.iter().for_each(|mode| compare_in(mode, &turn, &words([&program]), [48, 32], Spill::May)),
+        Ok(program) => MODES.iter().for_each(|mode| compare_in(mode, &turn, &words([&program]), &[48, 32], Spill::May)),
         Err(why) => skipped(&why),
     }
 }
@@ -221,7 +221,7 @@ fn compare_forks(name: &str, source: &str, arguments: [&str; 2], ram: &str) {
 
 #[test]
 fn forks_with_dirty_memory() {
-    compare_forks("fork", "fork.c", ["96", "6"], "64M");
+    compare_forks("fork", "fork.c", ["48", "6"], "32M");
 }
 
 /// libc's fork waits for a lock of malloc's while the agent's state is frozen for it, and who holds the lock discards and
@@ -289,7 +289,7 @@ fn parent_and_children_run_on() {
     };
     // Where a fork comes it may be some more: see below. The machine is shared: a peak counts if it comes again.
     let allowed = BUDGET / 100 * 115;
-    for (mode, seconds) in MODES.iter().zip(["8", "4"]) {
+    for (mode, seconds) in MODES.iter().zip(["5", "3"]) {
         let run = || run(mode, seconds);
         let peak = Some(run()).filter(|peak| *peak <= allowed).unwrap_or_else(run);
         assert!(peak <= allowed, "{mode}: {peak} bytes, {allowed} allowed");
@@ -383,7 +383,7 @@ fn all_is_well(turn: &Turn, source: &str, ram: &str, arguments: &[&str]) -> Opti
 #[test]
 fn threads_map_unmap_move_discard_and_grow() {
     let turn = turn("churn");
-    let Some(after) = all_is_well(&turn, "churn.c", "64M", &["160", "10"]) else { return };
+    let Some(after) = all_is_well(&turn, "churn.c", "64M", &["160", "7"]) else { return };
     // Not the 2 % of quiet programs: while the layout changes all the time a scan for new memory is often put off.
     // Measured: 3 % above; issue 3 is to bring it down.
     assert!(after.peaks.anon_bytes <= 64 * 1024 * 1024 * 125 / 100, "{} bytes", after.peaks.anon_bytes);
@@ -511,7 +511,7 @@ fn what_lies_beside_something_sealed_stays() {
 #[test]
 fn threads_use_and_change_the_same_memory() {
     let turn = turn("contended");
-    if all_is_well(&turn, "contended.c", "24M", &["8"]).is_some() {
+    if all_is_well(&turn, "contended.c", "24M", &["5"]).is_some() {
         let stats = stats(&turn);
         assert!(stats["pages_encoded"].as_u64() > Some(1000), "nothing was folded: {stats}");
     }

@@ -20,7 +20,7 @@ fn cpython_with_a_large_dictionary() {
     let turn = turn("cpython");
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
     // At a third of its memory it fits without the swap file: a dictionary folds to a quarter.
-    compare_spilling(&turn, &words([python(), job, "250000"]), [67, 34], Spill::May);
+    compare_spilling(&turn, &words([python(), job, "150000", "10000"]), &[42, 22], Spill::May);
 }
 
 /// The same, smaller, and below what it folds to.
@@ -28,7 +28,7 @@ fn cpython_with_a_large_dictionary() {
 fn cpython_with_a_dictionary_that_does_not_fold_enough() {
     let turn = turn("cpython-spills");
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
-    compare(&turn, &words([python(), job, "200000"]), [48, 21]);
+    compare(&turn, &words([python(), job, "200000", "10000"]), &[21]);
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn numpy() {
     if !there(&[python(), "-c", "import numpy"]) {
         return skipped("Python has no numpy");
     }
-    compare(&turn, &words([python(), &program("arrays.py"), "60"]), [80, 40]);
+    compare(&turn, &words([python(), &program("arrays.py"), "40"]), &[60, 32]);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn sqlite_in_memory() {
     if !there(&[python(), "-c", "import sqlite3"]) {
         return skipped("Python has no sqlite3");
     }
-    compare(&turn, &words([python(), &program("table.py"), "125000"]), [90, 44]);
+    compare(&turn, &words([python(), &program("table.py"), "75000"]), &[60, 30]);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn gnu_sort() {
     }
     std::fs::write(&input, lines).expect("the test's own folder can be written");
     let command = words(["sort", "--parallel=1", "--buffer-size=1G", &turn.word("lines")]);
-    compare(&turn, &command, [34, 28]);
+    compare(&turn, &command, &[34, 28]);
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn gpp_on_templates() {
         return skipped("g++ is not installed");
     }
     // Half-random memory is not to be had from a compiler: the last budget is small instead.
-    let command = words(["g++", "-std=c++17", "-O1", "-DCOUNT=10", "-S", "-o", "-", &program("templates.cpp")]);
-    compare(&turn, &command, [140, 40]);
+    let command = words(["g++", "-std=c++17", "-O1", "-DCOUNT=5", "-S", "-o", "-", &program("templates.cpp")]);
+    compare(&turn, &command, &[110, 28]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn node() {
     if !there(&["node", "--version"]) {
         return skipped("node is not installed");
     }
-    compare(&turn, &words(["node", &program("objects.js"), "100000"]), [100, 50]);
+    compare(&turn, &words(["node", &program("objects.js"), "100000"]), &[100, 50]);
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn java() {
     // A fixed heap and one collector thread: the default sizes depend on the machine.
     // Its crash report, too, goes where the test cleans up.
     let report = format!("-XX:ErrorFile={}", turn.word("hs_err.log"));
-    let command = words(["java", &report, "-Xmx200m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "150000"]);
-    compare(&turn, &command, [110, 56]);
+    let command = words(["java", &report, "-Xmx200m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "100000"]);
+    compare(&turn, &command, &[80, 52]);
 }
 
 #[test]
@@ -193,5 +193,5 @@ fn perl() {
     if !there(&["perl", "-v"]) {
         return skipped("perl is not installed");
     }
-    compare(&turn, &words(["perl", &program("hash.pl"), "40000"]), [33, 25]);
+    compare(&turn, &words(["perl", &program("hash.pl"), "30000", "5000"]), &[25, 21]);
 }

@@ -293,7 +293,7 @@ fn a_signal_stack_of_8_kib_is_enough() {
 fn threads_on_stacks_of_the_programs_own_stay_inside_the_budget() {
     let turn = turn("supplied");
     match turn.compile("supplied.c", &["-pthread"]) {
-        Ok(program) => compare_in("--user-mode", &turn, &words([&program]), [32, 24], Spill::May),
+        Ok(program) => compare_in("--user-mode", &turn, &words([&program]), &[32, 24], Spill::May),
         Err(why) => skipped(&why),
     }
 }
@@ -303,7 +303,7 @@ fn threads_on_stacks_of_the_programs_own_stay_inside_the_budget() {
 fn threads_one_after_the_other_stay_inside_the_budget() {
     let turn = turn("generations");
     match turn.compile("generations.c", &["-pthread"]) {
-        Ok(program) => compare_in("--user-mode", &turn, &words([&program]), [32, 24], Spill::May),
+        Ok(program) => compare_in("--user-mode", &turn, &words([&program]), &[32, 24], Spill::May),
         Err(why) => skipped(&why),
     }
 }
