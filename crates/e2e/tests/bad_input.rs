@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use pleat_e2e::{MODES, Run, Turn, assert_same, folded, plain, pleat_command, python, skipped, text, turn, words};
 
-/// 120 MiB of noise, and a sum over it: nothing a codec could fold.
-const NOISE: &str = "import hashlib, random\nr = random.Random(3)\nx = [r.randbytes(4000) for _ in range(31000)]\n\
+/// 80 MiB of noise, and a sum over it: nothing a codec could fold.
+const NOISE: &str = "import hashlib, random\nr = random.Random(3)\nx = [r.randbytes(4000) for _ in range(20500)]\n\
                      h = hashlib.sha256()\nfor b in x: h.update(b)\nprint(h.hexdigest())";
 
 /// One line from pleat, this status, and each of these words in it.
@@ -85,7 +85,7 @@ fn a_swap_file_by_name_serves_several_processes() {
     let turn = turn("swap-by-name");
     let both = "import os, sys\nif os.fork() == 0: os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])\n\
                 exec(sys.argv[1])\nos.wait()";
-    let job = words([python(), "-c", both, &NOISE.replace("31000", "14000")]);
+    let job = words([python(), "-c", both, &NOISE.replace("20500", "14000")]);
     let before = plain(&job);
     let aside = turn.file("aside");
     fs::write(&aside, "").expect("the test's own directory");

@@ -4,7 +4,7 @@
 use bench::cgroup::{Group, Swap};
 use pleat_e2e::{assert_same, folded_by, plain, plain_by, pleat_words, python, skipped, stats, turn, words};
 
-const BUDGET_MIB: u64 = 150;
+const BUDGET_MIB: u64 = 100;
 
 /// "auto: from the cgroup limit or MemAvailable": of 256 MiB, in which hardly anything runs, nine tenths.
 #[test]
@@ -31,7 +31,7 @@ fn a_limit_that_kills_the_plain_program() {
         Err(why) => return skipped(&why),
     };
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
-    let command = words([python(), job, "750000"]);
+    let command = words([python(), job, "500000"]);
 
     let killed = plain_by(group.command(&command));
     assert_eq!(killed.shell_status(), 137, "the limit does not hold: {}", killed.stderr);

@@ -4,8 +4,8 @@
 use pleat_e2e::{assert_same, assert_within, folded, plain, python, turn, words};
 
 const BUDGET: u64 = 32 << 20;
-/// 80 MiB of strings.
-const STRINGS: &str = "x = {f'key{i * 7919 % 520011}': str(i) for i in range(520011)}; print(len(x), x['key777'])";
+/// 50 MiB of strings.
+const STRINGS: &str = "x = {f'key{i * 7919 % 320009}': str(i) for i in range(320009)}; print(len(x), x['key777'])";
 const PRELOADED: &str = "LD_PRELOAD=libm.so.6";
 
 /// Output as without pleat, and memory inside the budget.
