@@ -9,12 +9,11 @@ use trace::synth::{Plan, synthesize};
 use trace::{Header, TimeUnit, Writer};
 
 const PAGES: u64 = 16_384;
-const REFERENCES: u64 = 200_000;
 
-fn trace(pattern: &str) -> Vec<u8> {
+fn trace(pattern: &str, references: u64) -> Vec<u8> {
     let parts = vec![pattern.parse().unwrap()];
     let mut writer = Writer::new(vec![], Header::new(TimeUnit::References)).unwrap();
-    let plan = Plan { parts, pages: PAGES, references: REFERENCES, writes: 0.25, seed: 1 };
+    let plan = Plan { parts, pages: PAGES, references, writes: 0.25, seed: 1 };
     synthesize(&plan).for_each(|reference| writer.push(reference).unwrap());
     writer.finish(None).unwrap()
 }
@@ -25,8 +24,8 @@ fn seconds(trace: &[u8], system: System, ram: ByteCount, pool: ByteCount) -> f64
 }
 
 /// How many times as long as with the best of nine sizes it takes.
-fn by_best(name: &'static str, pattern: &str, part: f64) -> f64 {
-    let trace = trace(pattern);
+fn by_best(name: &'static str, pattern: &str, part: f64, references: u64) -> f64 {
+    let trace = trace(pattern, references);
     let ram = ByteCount((PAGES as f64 * part) as u64 * PAGE_BYTES as u64);
     let system = System::named(name).unwrap();
     let fixed = System::Cached(name, Parts { sizing: SizingName::Fixed, ..system.parts().unwrap() });
@@ -42,7 +41,7 @@ fn by_best(name: &'static str, pattern: &str, part: f64) -> f64 {
 #[test]
 fn free_space_is_within_5_percent_of_the_best_fixed_size() {
     for (pattern, part) in [("zipf:1", 0.3), ("zipf:1", 0.5), ("stack:1.3", 0.2), ("thrasher", 0.9)] {
-        let times = by_best("tuduce-gross", pattern, part);
+        let times = by_best("tuduce-gross", pattern, part, 100_000);
         assert!(times <= 1.05, "{pattern} in {part}: {times}");
     }
 }
@@ -50,7 +49,8 @@ fn free_space_is_within_5_percent_of_the_best_fixed_size() {
 #[test]
 fn marginal_is_within_2_percent_of_the_best_fixed_size() {
     for (pattern, part) in [("zipf:1", 0.5), ("rand", 0.3), ("stack:1.3", 0.2), ("thrasher", 0.7)] {
-        let times = by_best("pleat", pattern, part);
+        // It finds out by and by: over half as many references it is 3 % behind.
+        let times = by_best("pleat", pattern, part, 200_000);
         assert!(times <= 1.02, "{pattern} in {part}: {times}");
     }
 }
