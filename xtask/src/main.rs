@@ -10,6 +10,7 @@ mod miri;
 mod neon;
 mod programs;
 mod sh;
+mod suite;
 mod test;
 mod tidy;
 mod torture;

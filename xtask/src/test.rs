@@ -1,12 +1,13 @@
 //! `cargo x test`: all tests, with the programs they need.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
-use crate::{sh, tidy, torture};
+use crate::suite::TestProgram;
+use crate::{sh, suite, tidy, torture};
 
 /// Programs the end-to-end tests run, and the Debian package of each.
 const NEEDED: &[(&str, &str)] = &[
@@ -27,6 +28,9 @@ const PYTHON_NEEDED: &[(&str, &str)] = &[
     ("import distributed", "python3-distributed"),
 ];
 
+/// End-to-end tests that measure no memory, and wait most of the time: until what stands still would have been ended, or is.
+const IDLE: &[&str] = &["hung", "stopped"];
+
 /// Runs everything; `quick` leaves the end-to-end tests out.
 pub(crate) fn run(quick: bool) -> Result<()> {
     let start = Instant::now();
@@ -36,16 +40,24 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     println!("build: release");
     sh::build_release()?;
     tidy::run()?;
+    println!("build: tests");
+    let programs = suite::build()?;
+    let (ours, others): (Vec<_>, Vec<_>) = programs.iter().partition(|program| program.of() == "e2e");
     println!("test: workspace");
-    sh::run(&mut sh::cargo(&["test", "--quiet", "--workspace", "--exclude", "pleat-e2e"]))?;
-    let mut skipped = Vec::new();
-    if !quick {
-        skipped.extend(check_other_architecture()?);
+    sh::run(&mut sh::cargo(&["test", "--quiet", "--workspace", "--doc"]))?;
+    let skipped = Mutex::new(Vec::new());
+    if quick {
+        suite::run_side_by_side(others)?;
+    } else {
+        let (idle, busy): (Vec<_>, Vec<_>) = ours.into_iter().partition(|program| IDLE.contains(&program.name()));
+        beside(&idle, others, &skipped)?;
+        skipped.lock().expect("nobody panics with it").extend(check_other_architecture()?);
         println!("test: end to end");
-        skipped.extend(end_to_end()?);
+        end_to_end(&busy, &skipped)?;
         println!("test: torture");
         torture::in_passing()?;
     }
+    let skipped = skipped.into_inner().expect("nobody panics with it");
     for why in &skipped {
         println!("{why}");
     }
@@ -107,27 +119,22 @@ fn nix_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|data| std::os::unix::fs::MetadataExt::uid(&data) == 0)
 }
 
-/// Runs them one after the other, shows what they print, and returns the lines that say why one was skipped.
-fn end_to_end() -> Result<Vec<String>> {
-    let mut command = sh::cargo(&[
-        "test",
-        "--quiet",
-        "--package",
-        "pleat-e2e",
-        "--no-fail-fast",
-        "--",
-        "--nocapture",
-        "--test-threads=1",
-    ]);
-    command.env("PLEAT_BIN", sh::release("pleat")).stdout(Stdio::piped());
-    let mut child = command.spawn().context("cannot start cargo")?;
-    let mut skipped = Vec::new();
-    for line in BufReader::new(child.stdout.take().context("stdout is piped")?).lines() {
-        let line = line?;
-        println!("{line}");
-        std::io::stdout().flush()?;
-        skipped.extend(line.find("skipped: ").map(|at| line[at..].to_owned()));
+/// Runs end-to-end tests that wait most of the time, and those of the workspace meanwhile.
+fn beside(idle: &[&TestProgram], others: Vec<&TestProgram>, skipped: &Mutex<Vec<String>>) -> Result<()> {
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| end_to_end(idle, skipped));
+        suite::run_side_by_side(others).and(waiting.join().expect("it does not panic"))
+    })
+}
+
+/// Runs all of them, one after the other: they measure memory and time.
+fn end_to_end(programs: &[&TestProgram], skipped: &Mutex<Vec<String>>) -> Result<()> {
+    let mut failed = Vec::new();
+    for program in programs {
+        if !program.run_alone(skipped)? {
+            failed.push(program.name());
+        }
     }
-    ensure!(child.wait()?.success(), "an end-to-end test failed");
-    Ok(skipped)
+    ensure!(failed.is_empty(), "an end-to-end test failed: {}", failed.join(", "));
+    Ok(())
 }

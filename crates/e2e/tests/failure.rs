@@ -3,7 +3,6 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -14,81 +13,16 @@ use pleat_e2e::{
     words,
 };
 
-/// 120 MiB that fold well, walked over until somebody ends it.
-const WALK: &str = "x = [bytes([i % 251]) * 2000 + b'%d' % i for i in range(60000)]\nprint('built', flush=True)\n\
-                    while True: sum(b[0] for b in x)";
 /// 100 MiB of noise; once a line comes, a sum over it.
 const NOISE: &str = "import hashlib, random, sys\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(26000)]\n\
                      print('ready', flush=True)\nsys.stdin.readline()\nh = hashlib.sha256()\nfor b in x: h.update(b)\n\
                      print(h.hexdigest())";
-
-/// 100 MiB of noise that two children read too: more than twice the budget.
-const FORKS: &str = "import os, random\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(26000)]\n\
-                     want = hash(tuple(x))\nfor i in range(2):\n  pid = os.fork()\n\
-                     \x20 if pid == 0: os._exit(0 if hash(tuple(x)) == want else 1)\n\
-                     \x20 print(os.waitpid(pid, 0)[1], flush=True)\nprint(hash(tuple(x)) == want)";
 
 /// The same noise; the swap file loses its name before it is read.
 const DELETES: &str = "import hashlib, os, random, sys\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(20000)]\n\
                        if os.path.exists(sys.argv[1]): os.unlink(sys.argv[1]); print('deleted', file=sys.stderr)\n\
                        x += [r.randbytes(4000) for _ in range(3000)]\nh = hashlib.sha256()\nfor b in x: h.update(b)\n\
                        print(h.hexdigest())";
-
-/// A run whose handler has this fault ends in this time, with one line that says this.
-fn assert_ended(turn: &Turn, fault: &str, mode: Option<&str>, says: &str, time: Range<Duration>) -> Run {
-    let options = ["--ram=48M".to_owned(), format!("--swap={}", text(&turn.swap()))];
-    let options: Vec<String> = options.into_iter().chain(mode.map(str::to_owned)).collect();
-    let mut command = pleat_command(&options, &words([python(), "-c", WALK]));
-    command.env("PLEAT_FAULT", fault);
-    let run = folded_by(command);
-    println!("{fault} {mode:?}: {:.1?}", run.wall);
-    assert_eq!(run.shell_status(), 125, "{fault} {mode:?}: {}", run.stderr);
-    assert_eq!(run.stderr.lines().count(), 1, "{fault} {mode:?}: not one line: {}", run.stderr);
-    assert!(run.stderr.contains(says), "{fault} {mode:?}: {}", run.stderr);
-    assert!(time.contains(&run.wall), "{fault} {mode:?}: {:?}", run.wall);
-    run
-}
-
-/// With and without permission for a userfaultfd, at the same time, for the watchdog waits.
-#[test]
-fn a_handler_that_stalls_or_exits_ends_the_program_after_the_time_limit() {
-    let turn = turn("handler");
-    let modes: &[Option<&str>] = if cfg!(target_arch = "x86_64") { &[None, Some("--user-mode")] } else { &[None] };
-    let patience = |fault| if fault == "handler-stalls" { Duration::from_secs(10) } else { Duration::ZERO };
-    let runs: Vec<Run> = std::thread::scope(|scope| {
-        let start = |fault, mode| {
-            // `pleat run` would end it after 30 s.
-            let time = patience(fault)..Duration::from_secs(25);
-            let turn = &turn;
-            scope.spawn(move || assert_ended(turn, fault, mode, "handler", time))
-        };
-        let both = ["handler-stalls", "handler-exits"];
-        let runs: Vec<_> = both.iter().flat_map(|fault| modes.iter().map(move |mode| start(*fault, *mode))).collect();
-        runs.into_iter().map(|run| run.join().expect("see above")).collect()
-    });
-    for run in &runs {
-        turn.assert_clean(run);
-    }
-}
-
-#[test]
-fn a_handler_that_panics_ends_the_program_at_once() {
-    let turn = turn("handler-panics");
-    let run = assert_ended(&turn, "handler-panics", None, "bug in the agent", Duration::ZERO..Duration::from_secs(10));
-    turn.assert_clean(&run);
-}
-
-/// A fork does not wait for a segment that the device does not take, nor does a child that has one to write before its writer is
-/// there (with this fault it comes late).
-#[test]
-fn a_program_forks_while_its_swap_device_hangs() {
-    let turn = turn("swap-hangs");
-    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", FORKS]));
-    command.env("PLEAT_FAULT", "swap-hangs");
-    let run = folded_by(command);
-    assert_eq!((run.shell_status(), &run.stdout[..]), (0, &b"0\n0\nTrue\n"[..]), "{}", run.stderr);
-    assert!(run.stderr.contains("cannot be met"), "the device did not hang: {}", run.stderr);
-}
 
 /// The swap file of a process, which has no name any more: a descriptor of one of the agent's threads.
 fn swap_files(pid: u32, dir: &Path) -> Vec<PathBuf> {

@@ -1,0 +1,74 @@
+//! Handlers and devices that do not answer: each is waited for so long, and not for ever.
+//!
+//! `cargo x test` runs these beside other tests: they wait, and measure no memory.
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::time::Duration;
+
+use pleat_e2e::{Run, Turn, folded_by, pleat_command, python, text, turn, words};
+
+/// 120 MiB that fold well, walked over until somebody ends it.
+const WALK: &str = "x = [bytes([i % 251]) * 2000 + b'%d' % i for i in range(60000)]\nprint('built', flush=True)\n\
+                    while True: sum(b[0] for b in x)";
+/// 56 MiB of noise that two children read too: more than the budget.
+const FORKS: &str = "import os, random\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(14000)]\n\
+                     want = hash(tuple(x))\nfor i in range(2):\n  pid = os.fork()\n\
+                     \x20 if pid == 0: os._exit(0 if hash(tuple(x)) == want else 1)\n\
+                     \x20 print(os.waitpid(pid, 0)[1], flush=True)\nprint(hash(tuple(x)) == want)";
+
+/// A run whose handler has this fault ends in this time, with one line that says this.
+fn assert_ended(turn: &Turn, fault: &str, mode: Option<&str>, says: &str, time: Range<Duration>) -> Run {
+    let options = ["--ram=48M".to_owned(), format!("--swap={}", text(&turn.swap()))];
+    let options: Vec<String> = options.into_iter().chain(mode.map(str::to_owned)).collect();
+    let mut command = pleat_command(&options, &words([python(), "-c", WALK]));
+    command.env("PLEAT_FAULT", fault);
+    let run = folded_by(command);
+    println!("{fault} {mode:?}: {:.1?}", run.wall);
+    assert_eq!(run.shell_status(), 125, "{fault} {mode:?}: {}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{fault} {mode:?}: not one line: {}", run.stderr);
+    assert!(run.stderr.contains(says), "{fault} {mode:?}: {}", run.stderr);
+    assert!(time.contains(&run.wall), "{fault} {mode:?}: {:?}", run.wall);
+    run
+}
+
+/// With and without permission for a userfaultfd, at the same time, for the watchdog waits.
+#[test]
+fn a_handler_that_stalls_or_exits_ends_the_program_after_the_time_limit() {
+    let turn = turn("handler");
+    let modes: &[Option<&str>] = if cfg!(target_arch = "x86_64") { &[None, Some("--user-mode")] } else { &[None] };
+    let patience = |fault| if fault == "handler-stalls" { Duration::from_secs(10) } else { Duration::ZERO };
+    let runs: Vec<Run> = std::thread::scope(|scope| {
+        let start = |fault, mode| {
+            // `pleat run` would end it after 30 s.
+            let time = patience(fault)..Duration::from_secs(25);
+            let turn = &turn;
+            scope.spawn(move || assert_ended(turn, fault, mode, "handler", time))
+        };
+        let both = ["handler-stalls", "handler-exits"];
+        let runs: Vec<_> = both.iter().flat_map(|fault| modes.iter().map(move |mode| start(*fault, *mode))).collect();
+        runs.into_iter().map(|run| run.join().expect("see above")).collect()
+    });
+    for run in &runs {
+        turn.assert_clean(run);
+    }
+}
+
+#[test]
+fn a_handler_that_panics_ends_the_program_at_once() {
+    let turn = turn("handler-panics");
+    let run = assert_ended(&turn, "handler-panics", None, "bug in the agent", Duration::ZERO..Duration::from_secs(10));
+    turn.assert_clean(&run);
+}
+
+/// A fork does not wait for a segment that the device does not take, nor does a child that has one to write before its writer is
+/// there (with this fault it comes late).
+#[test]
+fn a_program_forks_while_its_swap_device_hangs() {
+    let turn = turn("swap-hangs");
+    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", FORKS]));
+    command.env("PLEAT_FAULT", "swap-hangs");
+    let run = folded_by(command);
+    assert_eq!((run.shell_status(), &run.stdout[..]), (0, &b"0\n0\nTrue\n"[..]), "{}", run.stderr);
+    assert!(run.stderr.contains("cannot be met"), "the device did not hang: {}", run.stderr);
+}
