@@ -51,7 +51,10 @@ pub(crate) enum Task {
 /// Forks; `None` if there are too many processes. The child does its task and ends.
 pub(crate) fn child(worker: &mut Worker, task: Task, seed: u64) -> Result<Option<libc::pid_t>, Trouble> {
     let report = report();
-    if worker.depth >= DEPTH_MAX || report.children.fetch_add(1, Relaxed) >= CHILDREN_MAX {
+    if worker.depth >= DEPTH_MAX {
+        return Ok(None);
+    }
+    if report.children.fetch_add(1, Relaxed) >= CHILDREN_MAX {
         report.children.fetch_sub(1, Relaxed);
         return Ok(None);
     }
