@@ -82,6 +82,9 @@ fn work(worker: &mut Worker, task: Task, seed: u64, is_hushed: bool) -> ! {
     worker.knows_others = is_hushed;
     worker.stream = mix(worker.stream ^ seed) >> 40 << 8;
     worker.random = Random::new(worker.seed, worker.stream);
+    if let Err(trouble) = worker.flight.has_been_forked() {
+        worker.fail("forked", &trouble);
+    }
     match task {
         Task::Execute => execute(),
         Task::Glance => glance(worker, seed),

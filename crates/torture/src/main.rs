@@ -21,6 +21,7 @@ mod scene;
 mod settings;
 mod shared;
 mod worker;
+mod zero_copy;
 
 use core::sync::atomic::Ordering::Relaxed;
 use std::collections::BTreeSet;

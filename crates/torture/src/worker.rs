@@ -6,6 +6,7 @@ use crate::area::{Area, Bad};
 use crate::calls::{self, Errno};
 use crate::random::Random;
 use crate::report::{Report, Slot};
+use crate::zero_copy::{self, Flight};
 use crate::{clones, forks, heap::Heap, kernel_io, memory, pipes, places, ring, settings, shared};
 
 /// Areas of a thread.
@@ -49,6 +50,7 @@ pub(crate) struct Worker {
     pub(crate) pages_max: usize,
     pub(crate) areas: [Area; AREAS],
     pub(crate) heap: Heap,
+    pub(crate) flight: Flight,
     /// What the other workers' shadows say is true.
     pub(crate) knows_others: bool,
     /// Which of the process's workers it is.
@@ -78,6 +80,7 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
         .chain(pipes::KINDS)
         .chain(ring::KINDS)
         .chain(settings::KINDS)
+        .chain(zero_copy::KINDS)
 }
 
 impl Process {
@@ -214,7 +217,7 @@ impl Worker {
                 self.fail("the end", &Trouble::Bad("area", bad));
             }
         }
-        if let Err(trouble) = self.heap.check() {
+        if let Err(trouble) = self.heap.check().and_then(|()| self.flight.check()) {
             self.fail("the end", &trouble);
         }
         slot.pid.store(0, Ordering::Relaxed);
