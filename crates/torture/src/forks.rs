@@ -7,6 +7,7 @@ use crate::area::{Area, Page};
 use crate::calls;
 use crate::content::{self, Key, PAGE};
 use crate::random::{Random, mix};
+use crate::traces;
 use crate::worker::{AREAS, Done, Kind, THREADS, Trouble, Worker, of, process, report};
 
 pub(crate) const KINDS: &[Kind] = &[
@@ -46,6 +47,10 @@ pub(crate) enum Task {
     ReadParent(usize, Key),
     /// Write a page of the parent's, which has this number, at this address.
     WriteToParent(u32, usize, Key),
+    /// Be traced by the parent, which has this number: stop so many times, and take steps after each. Without end as `Forever`.
+    Traced(u32, u64),
+    /// Take so many steps, and be stopped by the parent, which has this number.
+    Stopped(u32, u64),
 }
 
 /// Forks; `None` if there are too many processes. The child does its task and ends.
@@ -100,6 +105,13 @@ fn work(worker: &mut Worker, task: Task, seed: u64, is_hushed: bool) -> ! {
         Task::Write(at, key) => content::write(at, key),
         Task::ReadParent(at, key) => look_at_parent(worker, at, key),
         Task::WriteToParent(parent, at, key) => fill_in_parent(worker, parent, at, key),
+        Task::Traced(parent, stops) => {
+            if stops == u64::MAX {
+                worker.depth = DEPTH_MAX;
+            }
+            traces::be_traced(worker, parent, stops);
+        }
+        Task::Stopped(parent, steps) => traces::be_stopped(worker, parent, steps),
         Task::Forever => {
             worker.depth = DEPTH_MAX;
             worker.areas.iter_mut().for_each(Area::has_been_forked);
@@ -188,7 +200,18 @@ fn fork_and_kill(worker: &mut Worker) -> Done {
     let Some(pid) = child(worker, Task::Forever, seed)? else { return Ok(()) };
     calls::sleep_us(pause);
     calls::kill(pid, libc::SIGKILL);
-    let (_, status) = calls::wait(pid).map_err(of("waitpid"))?;
+    expect_killed(pid)
+}
+
+/// Waits for a child that has been killed at any moment.
+pub(crate) fn expect_killed(pid: libc::pid_t) -> Done {
+    let status = loop {
+        let (_, status) = calls::wait(pid).map_err(of("waitpid"))?;
+        // A stop of who is traced may come before.
+        if !libc::WIFSTOPPED(status) {
+            break status;
+        }
+    };
     report().children.fetch_sub(1, Relaxed);
     forget(pid);
     if status == libc::SIGKILL || report().is_over() || status == 3 << 8 {

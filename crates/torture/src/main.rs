@@ -20,6 +20,7 @@ mod ring;
 mod scene;
 mod settings;
 mod shared;
+mod traces;
 mod worker;
 mod zero_copy;
 

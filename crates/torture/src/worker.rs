@@ -7,7 +7,7 @@ use crate::calls::{self, Errno};
 use crate::random::Random;
 use crate::report::{Report, Slot};
 use crate::zero_copy::{self, Flight};
-use crate::{clones, forks, heap::Heap, kernel_io, memory, pipes, places, ring, settings, shared};
+use crate::{clones, forks, heap::Heap, kernel_io, memory, pipes, places, ring, settings, shared, traces};
 
 /// Areas of a thread.
 pub(crate) const AREAS: usize = 10;
@@ -51,6 +51,8 @@ pub(crate) struct Worker {
     pub(crate) areas: [Area; AREAS],
     pub(crate) heap: Heap,
     pub(crate) flight: Flight,
+    /// How many times more it stops for who traces it, who may change this.
+    pub(crate) stops: u64,
     /// What the other workers' shadows say is true.
     pub(crate) knows_others: bool,
     /// Which of the process's workers it is.
@@ -81,6 +83,7 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
         .chain(ring::KINDS)
         .chain(settings::KINDS)
         .chain(zero_copy::KINDS)
+        .chain(traces::KINDS)
 }
 
 impl Process {
