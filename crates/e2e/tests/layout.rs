@@ -477,6 +477,12 @@ fn pleat_fills_no_holes_that_the_program_has_left() {
     is_equal_in_both_modes("holes", "holes.c", "40M");
 }
 
+/// The kernel fills holes of a forked child with zeros where somebody looks from outside before they are registered.
+#[test]
+fn a_forked_childs_memory_is_read_from_its_first_moment_on() {
+    is_equal_in_both_modes("overseen", "overseen.c", "24M");
+}
+
 /// The kernel does not tell of what `SHM_REMAP` replaces.
 #[test]
 fn a_segment_replaces_memory() {

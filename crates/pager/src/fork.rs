@@ -28,6 +28,9 @@ use crate::{Pager, journal};
 /// Pages that [`Server::fill_child`] brings at once.
 const CHILD_PAGES_MAX: usize = 64;
 
+/// How often a child looks whether somebody from outside has filled what it misses.
+const STRAYS_LOOKS_MAX: usize = 1000;
+
 /// What the child writes back to: a store of its own, and a key that has never been used.
 pub struct FreshBacking {
     /// The store.
@@ -155,11 +158,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         if let (Some(log), Some(fresh)) = (state.cache.log(), fresh) {
             log.fork_child(fresh.store, fresh.key);
         }
-        self.adopt_present(&mut state, inherited)?;
-        match inherited {
-            Inherited::Registered => Ok(()),
-            Inherited::Unregistered => state.regions.iter().try_for_each(|region| self.kernel.register(region)),
-        }
+        self.adopt_present(&mut state, inherited)
     }
 
     /// The program has forked, and no message tells of it: the fork is made while nobody changes the layout.
@@ -190,12 +189,37 @@ impl<K: Kernel, S: Store> Pager<K, S> {
                 state.cache.discard(gone.start, part.start);
                 gone.start = part.end;
                 state.regions.insert(part);
+                if inherited == Inherited::Unregistered {
+                    // First: from now on nobody fills a hole but us.
+                    self.kernel.register(part)?;
+                    self.forget_strays(state, part)?;
+                }
                 self.adopt_region(state, part)?;
             }
             // MADV_DONTFORK, or unmapped by another thread just before the fork.
             state.cache.discard(gone.start, gone.end);
         }
         Ok(())
+    }
+
+    /// Whoever has looked at a hole of the child's from outside (`process_vm_readv`, ptrace) before it was registered has filled it
+    /// with zeros.
+    fn forget_strays(&self, state: &State<S>, region: PageRange) -> Result<(), Errno> {
+        for _ in 0..STRAYS_LOOKS_MAX {
+            let mut strays = Vec::new();
+            self.kernel.zeros(region, &mut |run| {
+                let is_stray = |page: &PageIndex| state.cache.place(*page) != cache::Place::Resident;
+                strays.extend(run.start.until(run.end).filter(is_stray));
+            })?;
+            if strays.is_empty() {
+                return Ok(());
+            }
+            for page in strays {
+                self.kernel.forget(PageRange::new(page, PageCount(1)))?;
+            }
+        }
+        // For a moment nothing is registered where a page is forgotten, and somebody looks there each time.
+        Err(Errno::AGAIN)
     }
 
     fn adopt_region(&self, state: &mut State<S>, region: PageRange) -> Result<(), Errno> {

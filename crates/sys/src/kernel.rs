@@ -160,6 +160,16 @@ pub trait Kernel {
     /// Visits the runs of resident pages of a range.
     fn resident(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno>;
 
+    /// Visits the runs of pages of a range that have been read and never written, by whomever: the kernel's page of zeros.
+    fn zeros(&self, _range: PageRange, _visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    /// Makes pages of a registered range missing, without a message. For a child none of whose program's threads runs yet.
+    fn forget(&self, _range: PageRange) -> Result<(), Errno> {
+        Ok(())
+    }
+
     /// Visits the ranges of which a forked child has something else than its parent.
     fn uncopied(&self, _visit: &mut dyn FnMut(PageRange, Uncopied)) -> Result<(), Errno> {
         Ok(())

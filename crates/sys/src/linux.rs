@@ -501,6 +501,19 @@ impl Kernel for Linux {
         self.files.resident(range, visit)
     }
 
+    fn zeros(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+        self.files.zeros(range, visit)
+    }
+
+    fn forget(&self, range: PageRange) -> Result<(), Errno> {
+        // While it is registered the kernel would wait until the message about it has been read.
+        self.unregister(range);
+        let start = range.start.address() as *mut core::ffi::c_void;
+        // SAFETY: the caller's promise: what these pages hold the program has never seen.
+        unsafe { rustix::mm::madvise(start, range.count().bytes().0 as usize, Advice::LinuxDontNeed) }?;
+        self.register(range)
+    }
+
     fn unshare(&self, range: PageRange) -> Result<(), Errno> {
         let start = range.start.address() as *mut core::ffi::c_void;
         // SAFETY: populating for writing changes no content: it does what the program's next write would do.

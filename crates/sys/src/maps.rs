@@ -140,6 +140,7 @@ fn library_spans(maps: &[u8], program: &[u8]) -> Vec<PageRange> {
 /// `PAGEMAP_SCAN` (Linux 6.7): runs of pages with one category.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
 /// Runs that one call may return.
 const RUNS: usize = 128;
 /// Pages that [`leading`] looks at.
@@ -172,6 +173,20 @@ struct ScanArguments {
 
 /// Visits the runs of resident pages of `range`; `pagemap` is an open /proc/PID/pagemap.
 pub fn resident(pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+    runs_of(PAGE_IS_PRESENT, pagemap, range, visit)
+}
+
+/// The same for pages that are the kernel's page of zeros: read, and never written.
+pub fn zeros(pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+    runs_of(PAGE_IS_PFNZERO, pagemap, range, visit)
+}
+
+fn runs_of(
+    category: u64,
+    pagemap: impl AsFd,
+    range: PageRange,
+    visit: &mut dyn FnMut(PageRange),
+) -> Result<(), Errno> {
     let mut runs = [Run::default(); RUNS];
     let mut next = range.start.address();
     let end = range.end.address();
@@ -182,8 +197,8 @@ pub fn resident(pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(Page
             end,
             runs: runs.as_mut_ptr() as u64,
             runs_max: RUNS as u64,
-            category_mask: PAGE_IS_PRESENT,
-            return_mask: PAGE_IS_PRESENT,
+            category_mask: category,
+            return_mask: category,
             ..Default::default()
         };
         let args = [pagemap.as_fd().as_raw_fd() as usize, PAGEMAP_SCAN, &raw mut scan as usize, 0, 0, 0];
@@ -334,6 +349,25 @@ mod tests {
             Ok(()) => assert_eq!([holes(6, 2), holes(7, 1)], [1, 0]),
             Err(errno) => println!("skipped: no guard regions: {errno:?}"),
         }
+    }
+
+    #[test]
+    fn pages_that_have_only_been_read_are_zeros() {
+        let area = crate::Area::reserve(8 * PAGE_BYTES).unwrap();
+        let page = |number: usize| area.base().wrapping_add(number * PAGE_BYTES);
+        for number in [1, 2, 6] {
+            // SAFETY: inside the area, which nobody else knows.
+            assert_eq!(unsafe { page(number).read_volatile() }, 0);
+        }
+        // SAFETY: as above.
+        unsafe { page(4).write_volatile(0) };
+        let first = PageIndex::containing(area.base() as u64);
+        let mut found = vec![];
+        zeros(open(c"/proc/self/pagemap"), PageRange::new(first, PageCount(8)), &mut |run| {
+            found.push((run.start.0 - first.0, run.count().0));
+        })
+        .unwrap();
+        assert_eq!(found, [(1, 2), (6, 1)]);
     }
 
     #[test]

@@ -100,6 +100,11 @@ impl ProcFiles {
         maps::resident(&self.pagemap, range, visit)
     }
 
+    /// Visits the runs of pages of a range that are the kernel's page of zeros.
+    pub fn zeros(&self, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
+        maps::zeros(&self.pagemap, range, visit)
+    }
+
     /// How many pages from `first` on hold this: see [`maps::leading`].
     pub fn leading(&self, first: PageIndex, count: PageCount, content: Content) -> Result<PageCount, Errno> {
         maps::leading(&self.pagemap, first, count, content)
