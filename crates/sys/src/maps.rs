@@ -181,12 +181,7 @@ pub fn zeros(pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(PageRan
     runs_of(PAGE_IS_PFNZERO, pagemap, range, visit)
 }
 
-fn runs_of(
-    category: u64,
-    pagemap: impl AsFd,
-    range: PageRange,
-    visit: &mut dyn FnMut(PageRange),
-) -> Result<(), Errno> {
+fn runs_of(category: u64, pagemap: impl AsFd, range: PageRange, visit: &mut dyn FnMut(PageRange)) -> Result<(), Errno> {
     let mut runs = [Run::default(); RUNS];
     let mut next = range.start.address();
     let end = range.end.address();

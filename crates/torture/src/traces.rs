@@ -324,9 +324,6 @@ fn read_registers(worker: &mut Worker, pid: libc::pid_t) -> Done {
 
 /// A child has stopped anywhere: what ptrace reads of it must be what `process_vm_readv` does.
 fn compare_words(worker: &mut Worker, pid: libc::pid_t) -> Done {
-    if !has_begun(worker, pid) && must_bring_its_own() {
-        return Ok(());
-    }
     let number = worker.random.below(AREAS);
     let Some(theirs) = area_of(worker, pid, number)?.filter(Area::is_mapped) else { return Ok(()) };
     for _ in 0..4 {
@@ -343,14 +340,6 @@ fn compare_words(worker: &mut Worker, pid: libc::pid_t) -> Done {
         }
     }
     Ok(())
-}
-
-/// A child's fork has returned there, as its shadow says. In pleat's user mode what others read before fills holes of its with zeros, for
-/// good: the kernel does not know yet whose they are.
-fn has_begun(worker: &Worker, pid: libc::pid_t) -> bool {
-    let mut depth = 0_u32;
-    let (from, to) = (&raw const worker.depth as usize, &raw mut depth as usize);
-    calls::copy_from_process(pid, from, to, size_of::<u32>()).is_ok() && depth > worker.depth
 }
 
 /// A child at work is traced from some moment on, stopped now and then, and let go.
