@@ -149,6 +149,12 @@ pub struct Server {
     stocker: Stocker,
 }
 
+/// Pages of zeros, untouched.
+fn zeros(count: usize) -> Box<[PageBytes]> {
+    // SAFETY: any bytes are a page.
+    unsafe { Box::new_zeroed_slice(count).assume_init() }
+}
+
 impl Default for Server {
     fn default() -> Self {
         Self::new()
@@ -159,11 +165,11 @@ impl Server {
     /// Allocates all that serving needs.
     pub fn new() -> Self {
         let window = WINDOW_MAX.0 as usize;
-        let mut server = Self {
+        Self {
             inbox: Inbox { queue: [NO_FAULT; QUEUE], queued: 0, left_out: None, last_thread: 0 },
             served: 0,
             crossed: 0,
-            pages: vec![PageBytes::ZERO; window].into_boxed_slice(),
+            pages: zeros(window),
             copies: vec![[0; PAGE_BYTES]; window].into_boxed_slice(),
             pieces: [Piece::Zeros; WINDOW_MAX.0 as usize],
             surrenders: 0,
@@ -173,9 +179,7 @@ impl Server {
             descents: Descents::default(),
             worker: Worker::hasty(),
             stocker: Stocker::default(),
-        };
-        server.relinquish();
-        server
+        }
     }
 
     /// Reads a batch of what waits and serves it. Says whether there may be more to read.
@@ -241,9 +245,7 @@ impl Server {
 
     /// Gives back the memory of buffers, which hold nothing between two faults: for when nothing waits.
     pub fn relinquish(&mut self) {
-        for page in &mut self.pages {
-            sys::area::relinquish(&mut page.0);
-        }
+        sys::area::relinquish_pages(&mut self.pages);
         sys::area::relinquish(self.copies.as_flattened_mut());
         for buffer in self.read.clear() {
             sys::area::relinquish(buffer);

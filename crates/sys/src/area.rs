@@ -7,7 +7,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use page::{PAGE_BYTES, PageIndex};
+use page::{PAGE_BYTES, PageBytes, PageIndex};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -179,6 +179,12 @@ pub fn relinquish(bytes: &mut [u8]) {
         // SAFETY: the pages lie inside bytes that nobody else can see, and any bytes are good ones. An error leaves them.
         let _ = unsafe { crate::remap::advise(start, end - start, MADV_DONTNEED_LOCKED) };
     }
+}
+
+/// The same for pages one behind the other.
+pub fn relinquish_pages(pages: &mut [PageBytes]) {
+    // SAFETY: pages are bytes, without room between them.
+    relinquish(unsafe { core::slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), size_of_val(pages)) });
 }
 
 /// Unlocks all areas, which mlockall locks with everything else.
