@@ -30,7 +30,7 @@ static void check(void) {
 }
 
 static void show(const char *what, long answer) {
-    const char *error = errno == ENOSYS ? "ENOSYS" : errno == EINVAL ? "EINVAL" : "another error";
+    const char *error = errno == ENOSYS ? "ENOSYS" : errno == EINVAL ? "EINVAL" : errno == EFAULT ? "EFAULT" : "another";
     printf("%s: %s\n", what, answer == -1 ? error : "works");
 }
 
@@ -62,6 +62,8 @@ static void *ask(void *who) {
     show("filter", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter));
     show("filter of all threads", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter));
     show("filter by prctl", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0));
+    show("no filter", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, 0));
+    show("strict with flags", syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, 0));
     show("strict", syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, 0));
     show("strict by prctl", prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0));
     show("dispatch off", prctl(DISPATCH, 0, 0, 0, 0));

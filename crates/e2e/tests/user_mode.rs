@@ -169,7 +169,7 @@ fn who_gets_no_fork_events_is_told_so() {
 #[test]
 fn what_user_mode_refuses() {
     const ANSWERS: &str = "io_uring_setup: ENOSYS\nio_setup: ENOSYS\nuserfaultfd: ENOSYS\nfilter: EINVAL\n\
-                           filter of all threads: EINVAL\nfilter by prctl: EINVAL\nstrict: EINVAL\nstrict by prctl: EINVAL\n\
+                           filter of all threads: EINVAL\nfilter by prctl: EINVAL\nno filter: EFAULT\nstrict with flags: EINVAL\nstrict: EINVAL\nstrict by prctl: EINVAL\n\
                            dispatch off: EINVAL\ndispatch on: EINVAL\nclone3 without handlers: EINVAL\nposix_spawn: works\n\
                            mode: 0\nis an action known: works\n";
     let turn = turn("user-refusals");

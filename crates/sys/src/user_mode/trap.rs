@@ -206,13 +206,19 @@ fn pin_unless_kept(start: u64, bytes: u64) {
     }
 }
 
-/// Filters would end the program at calls of ours, and there is one dispatcher only.
+/// Filters would end the program at calls of ours, and there is one dispatcher only. Who asks for a filter without a program, or in a way that
+/// is none, asks what the kernel knows (libseccomp), and has its answer.
 fn is_refused(call: usize, arguments: &[u64; 6]) -> bool {
     const PR_SET_SECCOMP: u64 = 22;
     const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
-    const SECCOMP_GET_ACTION_AVAIL: u64 = 2;
-    let is_filter =
-        if call == number::SECCOMP { arguments[0] < SECCOMP_GET_ACTION_AVAIL } else { arguments[0] == PR_SET_SECCOMP };
+    const SET_MODE_STRICT: u64 = 0;
+    const SET_MODE_FILTER: u64 = 1;
+    let is_filter = match (call == number::SECCOMP, arguments[0]) {
+        (true, SET_MODE_STRICT) => arguments[1] == 0 && arguments[2] == 0,
+        (true, SET_MODE_FILTER) => arguments[2] != 0,
+        (true, _) => false,
+        (false, option) => option == PR_SET_SECCOMP,
+    };
     if is_filter {
         (hooks().say)("a seccomp filter is refused (EINVAL): user mode needs calls that it may forbid");
     }
