@@ -61,9 +61,9 @@ pub(crate) unsafe extern "C" fn prctl(
 
 impl Agent {
     /// For good, whether the kernel takes the filter or not. Release: on other threads, too, before they have it. The child of vfork, which
-    /// has our memory, confines itself alone.
+    /// has our memory, confines itself alone. Once only: the first filter may forbid what this needs.
     fn is_to_be_confined(&self) {
-        if self.process.load(Ordering::Relaxed) != thread::process_id() {
+        if self.may_be_confined() || self.process.load(Ordering::Relaxed) != thread::process_id() {
             return;
         }
         // SAFETY: takes nothing.

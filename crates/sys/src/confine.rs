@@ -73,13 +73,25 @@ pub fn confine(flags: usize, program: usize) -> Option<Result<usize, Errno>> {
         thread::sleep(LOOK);
     }
     let mask = block_signals();
-    let answer = confine_in_turn(flags, program);
+    let others = confine_others(flags, program);
     unblock_signals(mask);
+    // Behind this we make no call: the filter may forbid it.
+    let answer = others.map(|others| match others {
+        Others::HaveIt => errno(take()),
+        Others::Failed(answer) => answer,
+    });
     IS_BUSY.store(false, Ordering::Release);
     answer
 }
 
-fn confine_in_turn(flags: usize, program: usize) -> Option<Result<usize, Errno>> {
+/// What has become of the program's other threads.
+enum Others {
+    HaveIt,
+    /// With what the program is told.
+    Failed(Result<usize, Errno>),
+}
+
+fn confine_others(flags: usize, program: usize) -> Option<Others> {
     let own = thread::thread_id();
     let before = Task::of(own).ok()?.filters;
     let mut are_level = true;
@@ -105,26 +117,31 @@ fn confine_in_turn(flags: usize, program: usize) -> Option<Result<usize, Errno>>
                 Answer::Refuses(_) | Answer::IsSilent => failure = Some(Ok(thread as usize)),
             }
         });
-        if failure.is_some() {
-            return failure;
-        }
         if visited.is_none() {
-            return Some(Err(Errno::NOMEM));
+            failure = failure.or(Some(Err(Errno::NOMEM)));
+        }
+        if let Some(answer) = failure {
+            return Some(Others::Failed(answer));
         }
         // New threads have what their makers have, and come behind them in the list.
         if !has_asked {
-            return Some(errno(take()));
+            return Some(Others::HaveIt);
         }
     }
 }
 
-/// On a thread of the program's.
-fn take() -> isize {
+/// On a thread that has been asked: it gains no rights any more either, if the one that asks does not.
+fn take_as_asked() -> isize {
     const PR_SET_NO_NEW_PRIVS: usize = 38;
     if GAINS_NO_RIGHTS.load(Ordering::Relaxed) {
         // SAFETY: takes numbers.
         unsafe { syscall(number::PRCTL, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]) };
     }
+    take()
+}
+
+/// The filter, for this thread.
+fn take() -> isize {
     let [flags, program] = [&FLAGS, &PROGRAM].map(|word| word.load(Ordering::Relaxed));
     // SAFETY: the kernel checks the program, and reads it while its owner waits.
     unsafe { syscall(number::SECCOMP, [SET_FILTER, flags, program, 0, 0, 0]) }
@@ -220,7 +237,7 @@ extern "C" fn handle(signal: c_int, information: *const Information, context: *m
         let request = told.value as u32;
         // Acquire: what is asked for. A request that comes too late is of nobody's any more.
         if request != 0 && OPEN.compare_exchange(request, 0, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            ANSWER.store(take(), Ordering::Release);
+            ANSWER.store(take_as_asked(), Ordering::Release);
         }
         return;
     }
