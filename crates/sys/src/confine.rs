@@ -5,12 +5,12 @@
 //! their user, which no program can block by libc.
 
 use core::ffi::{c_int, c_long, c_void};
-use core::mem::MaybeUninit;
 use core::time::Duration;
 
-use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::fs::{Mode, OFlags};
 
 use crate::arch::{number, syscall};
+use crate::proc_files::visit_numbers;
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread::{self, block_signals, decimal_path, errno, unblock_signals};
 use crate::{Errno, clock};
@@ -334,25 +334,21 @@ fn is_gone(errno: Errno) -> bool {
 fn visit_others(own: u32, visit: &mut dyn FnMut(u32, Task)) -> Option<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(c"/proc/self/task", flags, Mode::empty()).ok()?;
-    let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 2048];
-    let mut entries = RawDir::new(&directory, &mut buffer);
-    let mut is_own_there = false;
-    while let Some(entry) = entries.next() {
-        let number = entry.ok()?.file_name().to_str().ok().and_then(|name| name.parse().ok());
-        let Some(thread) = number else { continue };
+    let (mut is_own_there, mut are_told) = (false, true);
+    visit_numbers(&directory, &mut |thread| {
         is_own_there |= thread == own;
-        if thread == own || thread::is_bare(thread) {
-            continue;
+        if thread == own || thread::is_bare(thread) || !are_told {
+            return;
         }
         match Task::of(thread) {
             Ok(task) if task.is_ending => {}
             Ok(task) => visit(thread, task),
-            Err(errno) if is_gone(errno) => {}
-            Err(_) => return None,
+            Err(errno) => are_told = is_gone(errno),
         }
-    }
-    // Where it is not, /proc has other numbers than this process.
-    is_own_there.then_some(())
+    })
+    .ok()?;
+    // Where this one is not there, /proc has other numbers than this process.
+    (is_own_there && are_told).then_some(())
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 
 mod relatives;
 
+pub(crate) use relatives::visit_numbers;
+
 use alloc::boxed::Box;
 use alloc::vec;
 use core::fmt::Write as _;

@@ -75,17 +75,24 @@ impl ProcFiles {
         rustix::fs::openat(&self.directory, path.as_c_str(), flags, Mode::empty())
     }
 
-    /// Visits the names in a directory that are numbers.
+    /// Visits the names in a directory that are numbers, as far as they can be read.
     fn numbers_at(&self, path: core::fmt::Arguments<'_>, visit: &mut dyn FnMut(u32)) {
-        let Ok(directory) = self.open_at(path, READ | OFlags::DIRECTORY) else { return };
-        let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 2048];
-        let mut entries = RawDir::new(directory, &mut buffer);
-        while let Some(Ok(entry)) = entries.next() {
-            if let Some(number) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) {
-                visit(number);
-            }
+        if let Ok(directory) = self.open_at(path, READ | OFlags::DIRECTORY) {
+            let _ = visit_numbers(&directory, visit);
         }
     }
+}
+
+/// Visits the names in a directory that are numbers, in the order of the kernel's.
+pub(crate) fn visit_numbers(directory: &OwnedFd, visit: &mut dyn FnMut(u32)) -> Result<(), Errno> {
+    let mut buffer = [const { MaybeUninit::<u8>::uninit() }; 2048];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        if let Some(number) = entry?.file_name().to_str().ok().and_then(|name| name.parse().ok()) {
+            visit(number);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
