@@ -46,6 +46,32 @@ pub(crate) struct Surrender {
     part_end: AtomicU64,
 }
 
+/// How far a thread has come that takes something back.
+pub(crate) struct Taking {
+    pub(crate) left: PageRange,
+    /// Answers in a row by which nothing had been let go.
+    tries: u32,
+}
+
+impl Taking {
+    pub(crate) fn of(whole: PageRange) -> Self {
+        Self { left: whole, tries: 0 }
+    }
+
+    pub(crate) fn goes_on(&self) -> bool {
+        self.left.start < self.left.end && self.tries < TRIES_MAX
+    }
+
+    /// Behind an answer: what of it to bring in before the next question. What has been brought in may have left again before it is let
+    /// go, more than the share holds always: then it is less each time, down to a page.
+    pub(crate) fn go_on(&mut self, out: PageRange) -> PageRange {
+        self.tries = if out.start > self.left.start { 0 } else { self.tries + 1 };
+        self.left.start = out.start;
+        let count = (STEP.0 >> self.tries.min(STEP.0.ilog2())).max(1);
+        PageRange { start: out.start, end: out.end.min(out.start + PageCount(count)) }
+    }
+}
+
 impl Surrender {
     /// Waits until nobody else takes anything back. Says whether that came to be.
     pub(crate) fn begin(&self, whole: PageRange, now_ns: impl Fn() -> u64) -> bool {
@@ -150,15 +176,13 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         if !self.surrender.begin(range, now_ns) {
             return register();
         }
-        let (mut left, mut tries) = (range, 0);
-        while left.start < left.end && tries < TRIES_MAX {
-            let Some(out) = self.surrender.ask(left, now_ns, || self.hurry()) else { break };
+        let mut taking = Taking::of(range);
+        while taking.goes_on() {
+            let Some(out) = self.surrender.ask(taking.left, now_ns, || self.hurry()) else { break };
+            let out = taking.go_on(out);
             if out.start < out.end && !bring_in(out) {
                 break;
             }
-            // What has been brought in may have left again before it is let go.
-            tries = if out.start > left.start { 0 } else { tries + 1 };
-            left.start = out.start;
         }
         // A page that the server has found untouched may be on its way to what has been let go.
         self.wait_for_fill();

@@ -26,6 +26,16 @@ pub(crate) enum Trouble {
     Other(&'static str, u64),
 }
 
+impl core::fmt::Display for Trouble {
+    /// Contents in hexadecimal, for they are.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Refused(what, errno) => write!(f, "{what}: errno {errno}"),
+            Self::Bad(..) | Self::Other(..) => write!(f, "{self:x?}"),
+        }
+    }
+}
+
 /// Names the call that failed.
 pub(crate) fn of(what: &'static str) -> impl Fn(Errno) -> Trouble {
     move |errno| Trouble::Refused(what, errno)
@@ -44,6 +54,8 @@ pub(crate) struct Worker {
     /// Which thread of which process this is.
     pub(crate) stream: u64,
     pub(crate) step: u64,
+    /// When it began.
+    begun_ns: u64,
     /// How many forks lie between it and the first process.
     pub(crate) depth: u32,
     /// Pages that its areas may have in all.
@@ -231,7 +243,8 @@ impl Worker {
         self.step += 1;
         slot.kind.store(number as u32, Ordering::Relaxed);
         slot.step.store(self.step, Ordering::Relaxed);
-        slot.since_ns.store(calls::now_ns(), Ordering::Relaxed);
+        self.begun_ns = calls::now_ns();
+        slot.since_ns.store(self.begun_ns, Ordering::Relaxed);
         // Drawn anew for each step: where one goes on after an answer that depends on time, the next is the same still.
         let kept = self.random;
         self.random = Random::new(self.seed ^ self.stream << 32, self.step);
@@ -246,12 +259,13 @@ impl Worker {
     /// Notes what is wrong, for good.
     pub(crate) fn fail(&self, step: &str, trouble: &Trouble) -> ! {
         report().fail(format_args!(
-            "seed {}: process {} (depth {}), stream {:x}, step {} ({step}): {trouble:x?}",
+            "seed {}: process {} (depth {}), stream {:x}, step {} ({step}), {} ms into it: {trouble}",
             self.seed,
             std::process::id(),
             self.depth,
             self.stream,
             self.step,
+            (calls::now_ns() - self.begun_ns) / 1_000_000,
         ))
     }
 
