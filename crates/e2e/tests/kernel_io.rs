@@ -113,6 +113,17 @@ fn a_debugger_reads_what_is_there_or_is_refused() {
     }
 }
 
+/// Who stops every thread at every call does not stop the agent's, which bring what it reads then; nor does a filter that asks him for some
+/// calls, and answers for him where he does not trace.
+#[test]
+fn who_traces_every_thread_does_not_hold_the_agents() {
+    for how in ["calls", "filter"] {
+        if let Some(run) = crossed("tracer.c", how) {
+            assert_cold(&run);
+        }
+    }
+}
+
 /// Attributes, counts and answers of performance events; and stacks that are copied where nobody may wait for a page.
 #[test]
 fn performance_events_of_cold_memory() {

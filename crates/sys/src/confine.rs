@@ -9,13 +9,14 @@ use core::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::action::{self, Action, SA_ONSTACK, SA_RESTART, SA_SIGINFO};
 use crate::arch::{number, syscall};
-use crate::proc_files::visit_numbers;
+use crate::proc_files::{field_of_status, visit_numbers};
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread::{self, block_signals, decimal_path, errno, unblock_signals};
 use crate::{Errno, clock};
 
-use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize};
 
 /// The number of prctl, for who makes the call by libc.
 pub const PRCTL: c_long = number::PRCTL as c_long;
@@ -49,9 +50,7 @@ static PROGRAM: AtomicUsize = AtomicUsize::new(0);
 static GAINS_NO_RIGHTS: AtomicBool = AtomicBool::new(false);
 
 /// The handler that was there before ours.
-static BEFORE: AtomicUsize = AtomicUsize::new(DEFAULT);
-const DEFAULT: usize = 0;
-const IGNORED: usize = 1;
+static BEFORE: AtomicU64 = AtomicU64::new(action::DEFAULT);
 
 /// In a forked child, which has one thread: nobody asks.
 pub fn forget() {
@@ -242,53 +241,31 @@ extern "C" fn handle(signal: c_int, information: *const Information, context: *m
         return;
     }
     let before = BEFORE.load(Ordering::Relaxed);
-    if before != DEFAULT && before != IGNORED {
+    if before != action::DEFAULT && before != action::IGNORED {
         // SAFETY: the handler that libc has set for this signal, with the flag that it takes all three.
-        let before = unsafe { core::mem::transmute::<usize, Handler>(before) };
+        let before = unsafe { core::mem::transmute::<usize, Handler>(before as usize) };
         before(signal, information, context);
     }
 }
 
-/// `struct sigaction` of the kernel.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Action {
-    handler: usize,
-    flags: usize,
-    restorer: usize,
-    mask: u64,
-}
-
 /// For good: a thread that was asked may come to it later. What others send goes on to the handler that was there.
 fn handle_signals() {
-    const SA_SIGINFO: usize = 4;
-    const SA_ONSTACK: usize = 0x0800_0000;
-    const SA_RESTART: usize = 0x1000_0000;
-    let ours = handle as *const () as usize;
+    let ours = handle as *const () as u64;
     let (restorer_flag, restorer) = RESTORER;
-    let mut before = Action { handler: DEFAULT, flags: 0, restorer: 0, mask: 0 };
-    let action = Action {
-        handler: ours,
-        flags: SA_SIGINFO | SA_ONSTACK | SA_RESTART | restorer_flag,
-        restorer: restorer.map_or(0, |restorer| restorer as *const () as usize),
-        mask: u64::MAX,
-    };
-    let exchange = |new: *const Action, old: *mut Action| {
-        // SAFETY: null or a live action, and room for one; the handler is ours and lives for ever.
-        unsafe { syscall(number::RT_SIGACTION, [SIGNAL as usize, new as usize, old as usize, 8, 0, 0]) }
-    };
-    exchange(core::ptr::null(), &raw mut before);
+    let Ok(before) = action::set(SIGNAL as u64, None) else { return };
     if before.handler != ours {
         BEFORE.store(before.handler, Ordering::Relaxed);
-        exchange(&raw const action, core::ptr::null_mut());
+        let flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | restorer_flag;
+        let restorer = restorer.map_or(0, |restorer| restorer as *const () as u64);
+        let _ = action::set(SIGNAL as u64, Some(Action { handler: ours, flags, restorer, mask: u64::MAX }));
     }
 }
 
 /// How a handler comes back, and the flag that says that there is one: elsewhere than on x86-64 the kernel brings its own.
 #[cfg(target_arch = "x86_64")]
-const RESTORER: (usize, Option<unsafe extern "C" fn()>) = (0x0400_0000, Some(come_back));
+const RESTORER: (u64, Option<unsafe extern "C" fn()>) = (action::SA_RESTORER, Some(come_back));
 #[cfg(not(target_arch = "x86_64"))]
-const RESTORER: (usize, Option<unsafe extern "C" fn()>) = (0, None);
+const RESTORER: (u64, Option<unsafe extern "C" fn()>) = (0, None);
 
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
@@ -315,12 +292,8 @@ impl Task {
     }
 
     fn from_status(text: &[u8]) -> Option<Self> {
-        let field = |name: &[u8]| {
-            let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
-            Some(line.trim_ascii())
-        };
-        let filters = core::str::from_utf8(field(b"Seccomp_filters:")?).ok()?.parse().ok()?;
-        Some(Self { filters, is_ending: matches!(field(b"State:")?.first(), Some(b'Z' | b'X')) })
+        let filters = core::str::from_utf8(field_of_status(text, b"Seccomp_filters:")?).ok()?.parse().ok()?;
+        Some(Self { filters, is_ending: matches!(field_of_status(text, b"State:")?.first(), Some(b'Z' | b'X')) })
     }
 }
 

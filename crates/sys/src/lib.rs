@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod action;
 mod apart;
 mod arch;
 

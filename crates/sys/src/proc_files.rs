@@ -3,7 +3,7 @@
 
 mod relatives;
 
-pub(crate) use relatives::visit_numbers;
+pub(crate) use relatives::{field_of_status, visit_numbers};
 
 use alloc::boxed::Box;
 use alloc::vec;

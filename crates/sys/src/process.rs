@@ -15,7 +15,7 @@ use rustix::thread::CapabilitySet;
 use crate::arch::{self, number};
 use crate::host::Shared;
 use crate::kernel::PageRange;
-use crate::proc_files::Stat;
+use crate::proc_files::{Stat, field_of_status};
 use crate::{Area, Errno, apart, maps};
 
 fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -295,8 +295,7 @@ pub fn has_only(others: u32) -> bool {
 pub fn is_traced() -> bool {
     let mut text = [0; PAGE_BYTES];
     let status = open(c"/proc/self/status", OFlags::RDONLY).and_then(|status| rustix::io::read(status, &mut text[..]));
-    let lines = text[..status.unwrap_or(0)].split(|byte| *byte == b'\n');
-    lines.filter_map(|line| line.strip_prefix(b"TracerPid:")).any(|tracer| tracer.trim_ascii() != b"0")
+    field_of_status(&text[..status.unwrap_or(0)], b"TracerPid:").is_some_and(|tracer| tracer != b"0")
 }
 
 fn field_of_stat(number: usize) -> Option<u64> {

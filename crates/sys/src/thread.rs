@@ -9,9 +9,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 use page::PAGE_BYTES;
-use rustix::fs::Timespec;
+use rustix::fs::{Mode, OFlags, Timespec};
 
 use crate::arch::{self, ThreadStart, number};
+use crate::proc_files::visit_numbers;
 use crate::{Area, Errno};
 
 const CLONE_VM: usize = 0x100;
@@ -21,6 +22,9 @@ const CLONE_THREAD: usize = 0x1_0000;
 const CLONE_SETTLS: usize = 0x8_0000;
 const CLONE_PARENT_SETTID: usize = 0x10_0000;
 const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
+/// A tracer (`strace -f`) is not given this thread: one that stops every thread at its calls, and then reads the memory of another, would
+/// wait for a page that only we can bring.
+const CLONE_UNTRACED: usize = 0x80_0000;
 
 /// Room below the thread pointer, where the initial-exec variables of the host's libraries would be. Nothing of ours
 /// uses them; should a foreign memcpy look at one, it finds zeros instead of a fault.
@@ -99,7 +103,7 @@ pub fn block_signals() -> SignalMask {
     let args = [2 /* SIG_SETMASK */, &raw const all as usize, &raw mut before as usize, 8, 0, 0];
     // SAFETY: both point at eight live bytes on this stack, which is the size given.
     let result = unsafe { arch::syscall(number::RT_SIGPROCMASK, args) };
-    assert!(result == 0);
+    assert!(result == 0 || is_left_out(result));
     SignalMask(before)
 }
 
@@ -108,7 +112,12 @@ pub fn unblock_signals(mask: SignalMask) {
     let args = [2 /* SIG_SETMASK */, &raw const mask.0 as usize, 0, 8, 0, 0];
     // SAFETY: points at eight live bytes on this stack.
     let result = unsafe { arch::syscall(number::RT_SIGPROCMASK, args) };
-    assert!(result == 0);
+    assert!(result == 0 || is_left_out(result));
+}
+
+/// Whether a filter of system calls that asks a tracer (`SECCOMP_RET_TRACE`) has answered for him: bare threads have none.
+fn is_left_out(result: isize) -> bool {
+    errno(result) == Err(Errno::NOSYS)
 }
 
 /// Starts a bare thread with all signals blocked and returns its id.
@@ -141,6 +150,7 @@ pub unsafe fn spawn(
             | CLONE_SETTLS
             | CLONE_PARENT_SETTID
             | CLONE_CHILD_CLEARTID
+            | CLONE_UNTRACED
             | shared,
         number: number.as_ptr() as usize,
         stack_top: top as usize,
@@ -172,7 +182,24 @@ pub unsafe fn take_descriptor(number: i32) -> rustix::fd::OwnedFd {
 pub fn close_all_descriptors() {
     // SAFETY: takes three numbers; nothing of ours is open yet on a thread that has just been made.
     let result = unsafe { arch::syscall(number::CLOSE_RANGE, [0, u32::MAX as usize, 0, 0, 0, 0]) };
+    if is_left_out(result) {
+        close_those_of_proc();
+        return;
+    }
     assert!(result == 0);
+}
+
+/// What /proc can tell of this thread's descriptors it closes one by one.
+fn close_those_of_proc() {
+    use rustix::fd::AsRawFd as _;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(directory) = rustix::fs::open(c"/proc/thread-self/fd", flags, Mode::empty()) else { return };
+    let _ = visit_numbers(&directory, &mut |number| {
+        if number as i32 != directory.as_raw_fd() {
+            // SAFETY: nothing of ours is open yet.
+            unsafe { rustix::io::close(number as i32) };
+        }
+    });
 }
 
 /// Leaves the directory in which this thread was made, so that its file system can be unmounted: the program, which may have moved

@@ -46,7 +46,7 @@ impl ProcFiles {
         let status = self.open_at(format_args!("../{pid}/task/{task}/status"), READ).ok()?;
         let mut text = [0; 1024];
         let length = rustix::io::read(&status, &mut text).ok()?;
-        let line = text[..length].split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
+        let line = field_of_status(&text[..length], b"NSpid:")?;
         core::str::from_utf8(line).ok()?.split_ascii_whitespace().last()?.parse().ok()
     }
 
@@ -81,6 +81,12 @@ impl ProcFiles {
             let _ = visit_numbers(&directory, visit);
         }
     }
+}
+
+/// What a status file of /proc says behind a name that ends in a colon.
+pub(crate) fn field_of_status<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let value = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim_ascii())
 }
 
 /// Visits the names in a directory that are numbers, in the order of the kernel's.

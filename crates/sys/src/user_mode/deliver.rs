@@ -11,9 +11,10 @@ use super::context::{Context, SIGNAL_MASK_OFFSET};
 use super::holds;
 use super::memory::copy_in;
 use super::signal_stacks::{Seen, SignalStack};
-use super::signals::{self, Action, SA_NODEFER, SA_ONSTACK, SIGSYS, bit};
+use super::signals::{self, SA_NODEFER, SIGSYS, bit};
 use super::stubs::{copy, pleat_called, pleat_return};
 use crate::Errno;
+use crate::action::{Action, SA_ONSTACK};
 use crate::arch::{number, syscall};
 
 /// What a function may use below its stack pointer.

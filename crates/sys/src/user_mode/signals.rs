@@ -8,6 +8,7 @@ use super::deliver::deliver;
 use super::memory::{copy_in, copy_out};
 use super::stubs::{pleat_fault, pleat_fault_or_default, pleat_return};
 use crate::Errno;
+use crate::action::{self, Action, SA_ONSTACK, SA_RESTART, SA_RESTORER, SA_SIGINFO};
 use crate::arch::{number, syscall};
 use crate::sync::Lock;
 use crate::thread::errno;
@@ -18,36 +19,18 @@ const SIGSEGV: u64 = 11;
 const SIGSTOP: u64 = 19;
 pub(super) const SIGSYS: u64 = 31;
 const SIGNALS: usize = 64;
-const SA_SIGINFO: u64 = 4;
-const SA_RESTORER: u64 = 0x0400_0000;
-pub(super) const SA_ONSTACK: u64 = 0x0800_0000;
 pub(super) const SA_NODEFER: u64 = 0x4000_0000;
 const SA_RESETHAND: u64 = 0x8000_0000;
-/// Those that the kernel knows: `SA_NOCLDSTOP`, `SA_NOCLDWAIT`, `SA_EXPOSE_TAGBITS`, `SA_RESTART` besides. It forgets others.
-const SA_KNOWN: u64 = 1 | 2 | SA_SIGINFO | 0x800 | SA_RESTORER | SA_ONSTACK | 0x1000_0000 | SA_NODEFER | SA_RESETHAND;
-
-const DEFAULT_ACTION: u64 = 0;
-const IGNORED: u64 = 1;
+/// Those that the kernel knows: `SA_NOCLDSTOP`, `SA_NOCLDWAIT`, `SA_EXPOSE_TAGBITS` besides. It forgets others.
+const SA_KNOWN: u64 = 1 | 2 | SA_SIGINFO | 0x800 | SA_RESTORER | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND;
 
 /// The bit of a signal in a mask.
 pub(super) const fn bit(signal: u64) -> u64 {
     1 << (signal - 1)
 }
 
-/// `struct sigaction` of the kernel.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Action {
-    pub(super) handler: u64,
-    pub(super) flags: u64,
-    pub(super) restorer: u64,
-    pub(super) mask: u64,
-}
-
-const DEFAULT: Action = Action { handler: DEFAULT_ACTION, flags: 0, restorer: 0, mask: 0 };
-
 /// What the program has set, by signal.
-static SHADOWS: [Lock<Action>; SIGNALS] = [const { Lock::new(DEFAULT) }; SIGNALS];
+static SHADOWS: [Lock<Action>; SIGNALS] = [const { Lock::new(Action::DEFAULT) }; SIGNALS];
 
 fn shadow(signal: u64) -> Option<&'static Lock<Action>> {
     SHADOWS.get(signal.checked_sub(1)? as usize)
@@ -64,15 +47,6 @@ pub(super) unsafe fn reset_in_child() {
     }
 }
 
-/// Sets the kernel's action and returns the one before.
-fn set(signal: u64, action: Option<Action>) -> Result<Action, Errno> {
-    let mut before = DEFAULT;
-    let new = action.as_ref().map_or(0, |action| core::ptr::from_ref(action) as usize);
-    let arguments = [signal as usize, new, &raw mut before as usize, 8, 0, 0];
-    // SAFETY: null or a live action, and room for one; handlers are ours or the program's own.
-    errno(unsafe { syscall(number::RT_SIGACTION, arguments) }).map(|_| before)
-}
-
 fn is_for_faults(signal: u64) -> bool {
     matches!(signal, SIGBUS | SIGSEGV)
 }
@@ -80,8 +54,8 @@ fn is_for_faults(signal: u64) -> bool {
 /// What the kernel is told where the program has set this.
 fn ours(signal: u64, program: Action) -> Action {
     // Ignored stays so, for programs that are executed inherit it. A fault is not ignored, whatever is set.
-    let is_plain = program.handler == DEFAULT_ACTION && !is_for_faults(signal);
-    if is_plain || program.handler == IGNORED {
+    let is_plain = program.handler == action::DEFAULT && !is_for_faults(signal);
+    if is_plain || program.handler == action::IGNORED {
         return Action { mask: program.mask & !bit(SIGSYS), ..program };
     }
     // A touch that fails is no signal of the program's: ours stays, and `action_for` does what SA_RESETHAND says.
@@ -108,9 +82,9 @@ fn is_ours(handler: u64) -> bool {
 pub(super) fn take(trap: extern "C" fn(u64, *const u64, *mut Context)) -> Result<(), Errno> {
     let theirs = (1..=SIGNALS as u64).filter(|signal| !matches!(*signal, SIGKILL | SIGSTOP | SIGSYS));
     for signal in theirs {
-        let before = set(signal, None)?;
-        if before.handler > IGNORED || is_for_faults(signal) {
-            set(signal, Some(ours(signal, before)))?;
+        let before = action::set(signal, None)?;
+        if before.handler > action::IGNORED || is_for_faults(signal) {
+            action::set(signal, Some(ours(signal, before)))?;
         }
         *SHADOWS[signal as usize - 1].lock() = before;
     }
@@ -118,7 +92,7 @@ pub(super) fn take(trap: extern "C" fn(u64, *const u64, *mut Context)) -> Result
     let restorer = pleat_return as *const () as u64;
     let mask = !(bit(SIGSEGV) | bit(SIGBUS));
     let handler = Action { handler: trap as usize as u64, flags, restorer, mask };
-    *SHADOWS[SIGSYS as usize - 1].lock() = set(SIGSYS, Some(handler))?;
+    *SHADOWS[SIGSYS as usize - 1].lock() = action::set(SIGSYS, Some(handler))?;
     let unblocked = bit(SIGSYS);
     let arguments = [1 /* SIG_UNBLOCK */, &raw const unblocked as usize, 0, 8, 0, 0];
     // SAFETY: points at eight live bytes.
@@ -129,7 +103,7 @@ pub(super) fn take(trap: extern "C" fn(u64, *const u64, *mut Context)) -> Result
 /// where it is.
 fn action_beside(signal: u64, new: Option<Action>, shadow: &Lock<Action>) -> Result<Action, Errno> {
     if signal == SIGSYS {
-        return Ok(DEFAULT);
+        return Ok(Action::DEFAULT);
     }
     let default = Action {
         handler: pleat_fault_or_default as *const () as u64,
@@ -137,11 +111,11 @@ fn action_beside(signal: u64, new: Option<Action>, shadow: &Lock<Action>) -> Res
         restorer: pleat_return as *const () as u64,
         mask: 0,
     };
-    let is_default = |new: &Action| is_for_faults(signal) && new.handler == DEFAULT_ACTION;
+    let is_default = |new: &Action| is_for_faults(signal) && new.handler == action::DEFAULT;
     let theirs = |new| if is_default(&new) { default } else { Action { mask: new.mask & !bit(SIGSYS), ..new } };
-    let before = set(signal, new.map(theirs))?;
+    let before = action::set(signal, new.map(theirs))?;
     if before.handler == default.handler {
-        Ok(DEFAULT)
+        Ok(Action::DEFAULT)
     } else if is_ours(before.handler) {
         Ok(*shadow.lock())
     } else {
@@ -156,7 +130,7 @@ fn exchange(signal: u64, new: Option<Action>) -> Result<Action, Errno> {
         return action_beside(signal, new, shadow);
     }
     let mut shadow = shadow.lock();
-    let kernels = if signal == SIGSYS { None } else { Some(set(signal, new.map(|new| ours(signal, new)))?) };
+    let kernels = if signal == SIGSYS { None } else { Some(action::set(signal, new.map(|new| ours(signal, new)))?) };
     let before = match kernels {
         // It has been called once, as SA_RESETHAND says, or the kernel has ended its being ignored.
         Some(Action { handler, .. }) if !is_ours(handler) => Action { handler, ..*shadow },
@@ -189,17 +163,17 @@ pub(super) fn action_for(signal: u64, information: *const i32) -> Option<Action>
     let shadow = shadow(signal)?;
     let mut held = shadow.lock();
     let action = *held;
-    if action.handler > IGNORED {
+    if action.handler > action::IGNORED {
         if action.flags & SA_RESETHAND != 0 && is_for_faults(signal) {
-            held.handler = DEFAULT_ACTION;
+            held.handler = action::DEFAULT;
         }
         return Some(action);
     }
     drop(held);
     if is_fault(signal, information) {
         // Without a handler the instruction ends the program when it is run again, core dump and all.
-        let _ = set(signal, Some(DEFAULT));
-    } else if action.handler == DEFAULT_ACTION {
+        let _ = action::set(signal, Some(Action::DEFAULT));
+    } else if action.handler == action::DEFAULT {
         end_by(signal);
     }
     None
@@ -251,7 +225,7 @@ pub(super) fn mask(arguments: &[u64; 6], context: &mut Context) -> Result<u64, E
 /// SIGSEGV or SIGBUS in a process that has set the default action itself.
 pub(super) extern "C" fn own_default_action(signal: u64, information: *const i32, _context: *mut Context) {
     if is_fault(signal, information) {
-        let _ = set(signal, Some(DEFAULT));
+        let _ = action::set(signal, Some(Action::DEFAULT));
     } else {
         end_by(signal);
     }
@@ -265,7 +239,7 @@ fn is_fault(signal: u64, information: *const i32) -> bool {
 
 /// Ends the program by a signal, or does what else the default action is, as without us.
 fn end_by(signal: u64) {
-    let _ = set(signal, Some(DEFAULT));
+    let _ = action::set(signal, Some(Action::DEFAULT));
     send_to_this_thread(signal);
 }
 
