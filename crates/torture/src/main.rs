@@ -123,13 +123,20 @@ fn watch(report: &Report, first: &[libc::pid_t], cli: &Cli) -> Option<String> {
     None
 }
 
-/// A thread whose step takes too long.
+/// A thread whose step takes too long, and waits for no process below it that gets on.
 fn stuck(report: &Report) -> Option<String> {
     let now = calls::now_ns();
-    let slot = report.slots.iter().find(|slot| {
+    let of_processes = || report.slots.iter().filter(|slot| slot.pid.load(Relaxed) != 0);
+    let gets_on = |slot: &&Slot| {
         let since = slot.since_ns.load(Relaxed);
-        slot.pid.load(Relaxed) != 0 && since > 0 && now.saturating_sub(since) > STUCK.as_nanos() as u64
+        since == 0 || now.saturating_sub(since) <= STUCK.as_nanos() as u64
+    };
+    let slot = of_processes().find(|slot| {
+        let pid = slot.pid.load(Relaxed);
+        !gets_on(slot) && !of_processes().filter(gets_on).any(|other| scene::descends(other.pid.load(Relaxed), pid))
     })?;
+    doings(report);
+    eprint!("{}", scene::describe(slot.pid.load(Relaxed) as libc::pid_t));
     Some(format!("process {} hangs in step {} ({})", slot.pid.load(Relaxed), slot.step.load(Relaxed), kind_of(slot)))
 }
 

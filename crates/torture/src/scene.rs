@@ -19,9 +19,28 @@ pub(crate) fn describe(pid: libc::pid_t) -> String {
     tasks.flatten().map(thread).collect()
 }
 
+/// Whether a process is below another.
+pub(crate) fn descends(pid: u32, from: u32) -> bool {
+    let parent = |pid: &u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok().filter(|parent| *parent > 1)
+    };
+    std::iter::successors(parent(&pid), parent).any(|above| above == from)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::describe;
+    use super::{descends, describe};
+
+    #[test]
+    fn a_child_is_below_its_parent() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (one, other) = (std::process::id(), child.id());
+        assert_eq!((descends(other, one), descends(one, other), descends(one, one)), (true, false, false));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!descends(u32::MAX, one));
+    }
 
     #[test]
     fn a_thread_that_sleeps_is_seen_where_it_sleeps() {
