@@ -224,7 +224,7 @@ pub(crate) fn expect_killed(pid: libc::pid_t) -> Done {
 /// A killed process leaves its slots.
 fn forget(pid: libc::pid_t) {
     for slot in &report().slots {
-        let _ = slot.pid.compare_exchange(pid as u32, 0, Relaxed, Relaxed);
+        slot.leave(pid as u32);
     }
 }
 

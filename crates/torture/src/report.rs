@@ -3,7 +3,8 @@
 //! It lies in shared memory, which pleat leaves alone.
 
 use core::fmt::Write as _;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use crate::calls;
 
@@ -77,7 +78,19 @@ impl Report {
     /// A place for a thread of this process; `None` if there are too many.
     pub(crate) fn claim(&self) -> Option<&Slot> {
         let pid = std::process::id();
-        self.slots.iter().find(|slot| slot.pid.compare_exchange(0, pid, Relaxed, Relaxed).is_ok())
+        let slot = self.slots.iter().find(|slot| slot.pid.compare_exchange(0, pid, Acquire, Relaxed).is_ok())?;
+        slot.since_ns.store(calls::now_ns(), Relaxed);
+        Some(slot)
+    }
+}
+
+impl Slot {
+    /// Gives the place back, if a process of this number has it. Who has it next is not late from the start.
+    pub(crate) fn leave(&self, pid: u32) {
+        if self.pid.load(Relaxed) == pid {
+            self.since_ns.store(0, Relaxed);
+            self.pid.store(0, Release);
+        }
     }
 }
 

@@ -235,7 +235,7 @@ impl Worker {
         if let Err(trouble) = self.heap.check().and_then(|()| self.flight.check()) {
             self.fail("the end", &trouble);
         }
-        slot.pid.store(0, Ordering::Relaxed);
+        slot.leave(std::process::id());
     }
 
     fn take(&mut self, slot: &Slot, number: usize, kind: &Kind) {
