@@ -3,7 +3,7 @@
 //! libc would allocate a thread's control block with the program's malloc, which is memory that pleat manages; it
 //! would signal the thread at every setuid, and count it. A bare thread has its stack and thread block in an [`Area`],
 //! blocks all signals, and does not share the program's descriptors: the program can neither see nor close what the
-//! agent opens, and finds its own numbers free.
+//! agent opens, and finds its own numbers free. Who traces the program's threads is not given it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
