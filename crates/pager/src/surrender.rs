@@ -49,13 +49,15 @@ pub(crate) struct Surrender {
 /// How far a thread has come that takes something back.
 pub(crate) struct Taking {
     pub(crate) left: PageRange,
+    /// How much is brought in at a time.
+    step: PageCount,
     /// Answers in a row by which nothing had been let go.
     tries: u32,
 }
 
 impl Taking {
     pub(crate) fn of(whole: PageRange) -> Self {
-        Self { left: whole, tries: 0 }
+        Self { left: whole, step: STEP, tries: 0 }
     }
 
     pub(crate) fn goes_on(&self) -> bool {
@@ -63,12 +65,15 @@ impl Taking {
     }
 
     /// Behind an answer: what of it to bring in before the next question. What has been brought in may have left again before it is let
-    /// go, more than the share holds always: then it is less each time, down to a page.
+    /// go, more than the share holds always: then it is half as much each time, down to a page, and where it has not, twice as much.
     pub(crate) fn go_on(&mut self, out: PageRange) -> PageRange {
-        self.tries = if out.start > self.left.start { 0 } else { self.tries + 1 };
+        if out.start > self.left.start {
+            (self.step, self.tries) = (PageCount(self.step.0 * 2).min(STEP), 0);
+        } else {
+            (self.step, self.tries) = (PageCount(self.step.0 / 2).max(PageCount(1)), self.tries + 1);
+        }
         self.left.start = out.start;
-        let count = (STEP.0 >> self.tries.min(STEP.0.ilog2())).max(1);
-        PageRange { start: out.start, end: out.end.min(out.start + PageCount(count)) }
+        PageRange { start: out.start, end: out.end.min(out.start + self.step) }
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) fn describe(pid: libc::pid_t) -> String {
     let thread = |task: fs::DirEntry| {
         let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
         let stat = read("stat");
-        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('?');
+        let state = fields(&stat).next().unwrap_or("?");
         let schedstat = read("schedstat");
         let mut times = schedstat.split_whitespace().map(|ns| ns.parse::<u64>().unwrap_or(0) / 1_000_000);
         let (ran, waited) = (times.next().unwrap_or(0), times.next().unwrap_or(0));
@@ -19,11 +19,16 @@ pub(crate) fn describe(pid: libc::pid_t) -> String {
     tasks.flatten().map(thread).collect()
 }
 
+/// What a stat file says behind the name, which may hold anything: state, parent, and more.
+fn fields(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit(") ").next().unwrap_or_default().split_ascii_whitespace()
+}
+
 /// Whether a process is below another.
 pub(crate) fn descends(pid: u32, from: u32) -> bool {
     let parent = |pid: &u32| -> Option<u32> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok().filter(|parent| *parent > 1)
+        fields(&stat).nth(1)?.parse().ok().filter(|parent| *parent > 1)
     };
     std::iter::successors(parent(&pid), parent).any(|above| above == from)
 }
