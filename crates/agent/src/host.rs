@@ -45,6 +45,9 @@ pub(crate) const STRANGE: &str = "it is in a namespace of process ids whose /pro
 /// Why it has none in user mode, where each trap of a system call is a signal.
 const TRACED: &str = "it is traced, and in user mode each of its system calls would stop it";
 
+/// Nor there: what the sanitizer starts to stop all threads is not trapped.
+const SANITIZED: &str = "it is built with a sanitizer that looks for leaks, which user mode cannot serve";
+
 /// The address of a symbol, or 0 where nothing that is loaded has it. A plain reference would keep the agent, and with it
 /// the program, from being loaded there.
 macro_rules! weak_address {
@@ -132,8 +135,14 @@ fn join(environment: *const *const c_char, register: RegisterForkHandlers, beari
         return;
     }
     sys::addresses::take_back(&ledger.address_bytes);
-    if entry::is_in_user_mode(ledger) && sys::process::is_traced() {
-        return stay_idle(ledger, TRACED);
+    let looks_for_leaks = weak!("__lsan_do_leak_check");
+    if entry::is_in_user_mode(ledger) {
+        if sys::process::is_traced() {
+            return stay_idle(ledger, TRACED);
+        }
+        if looks_for_leaks {
+            return stay_idle(ledger, SANITIZED);
+        }
     }
     if heap::has_room(pager::JOURNAL_BYTES).is_err() {
         // The limit was what the agent of an executed program had made of it.
@@ -145,10 +154,8 @@ fn join(environment: *const *const c_char, register: RegisterForkHandlers, beari
     let fault = variable(environment, pager::ledger::FAULT_VARIABLE.as_bytes()).map(CStr::to_bytes).map(Vec::from);
     // Where /proc cannot be read nothing can be found later either: the agent stays idle.
     let Ok(library_memory) = sys::process::library_memory() else { return };
-    let Ok(agent) = Agent::new(membership, library_memory, bearings, environment as usize, fault.unwrap_or_default())
-    else {
-        return;
-    };
+    let (stack, fault) = (environment as usize, fault.unwrap_or_default());
+    let Ok(agent) = Agent::new(membership, library_memory, bearings, stack, looks_for_leaks, fault) else { return };
     let agent: &'static Agent = Box::leak(Box::new(agent));
     AGENT.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Release);
     if crate::detours::place(membership.is_in_user_mode()) {
@@ -208,12 +215,8 @@ fn obstacle(arguments: *const *const c_char, environment: *const *const c_char) 
     if strings(arguments).any(|argument| argument == ZYGOTE) {
         return Some("a zygote of Chromium or Electron ends when it has a second thread (see --no-zygote)");
     }
-    let is_sanitized = weak!("__asan_init")
-        || weak!("__hwasan_init")
-        || weak!("__lsan_init")
-        || weak!("__msan_init")
-        || weak!("__tsan_init");
-    is_sanitized.then_some("it is built with a sanitizer, which watches the agent's accesses as well")
+    let is_sanitized = weak!("__hwasan_init") || weak!("__msan_init") || weak!("__tsan_init");
+    is_sanitized.then_some("it is built with a sanitizer that wants all addresses for itself")
 }
 
 /// glibc's function; none in another C library.

@@ -35,6 +35,7 @@ use crate::failure::{end, fail, say};
 use crate::fork::Forks;
 use crate::handler;
 use crate::share::Losses;
+use crate::traced;
 use crate::watcher::Agent;
 
 /// The part of the budget that may wait in frames, as a divisor, and its bounds in pages.
@@ -105,7 +106,8 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     let limit = sys::process::raise_descriptor_limit();
     let lifted = sys::addresses::lift();
     let room = crate::heap::has_room(pager::JOURNAL_BYTES).map_err(Obstacle::of(NO_MEMORY));
-    let opened = room.and_then(|()| open(agent, &membership));
+    let traced = room.and_then(|()| traced::ensure(agent, thread::thread_id()).map_err(Obstacle::of(traced::REFUSED)));
+    let opened = traced.and_then(|()| open(agent, &membership));
     limit.into_iter().for_each(RaisedLimit::restore);
     let keeper = match opened {
         Ok(keeper) => &*Box::leak(Box::new(keeper)),
@@ -141,13 +143,14 @@ pub(crate) fn start_threads(agent: &'static Agent, keeper: &'static Keeper) -> R
     keeper.pager.expect_writer();
     // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
     let handler = unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) }?;
+    traced::ensure(agent, handler)?;
     keeper.handler.store(handler, Ordering::Relaxed);
     while !keeper.is_serving.load(Ordering::Acquire) {
         thread::sleep(Duration::from_micros(20));
     }
     // SAFETY: as above, for the writer.
-    unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) }?;
-    Ok(())
+    let writer = unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) }?;
+    traced::ensure(agent, writer)
 }
 
 /// What kept us from managing.

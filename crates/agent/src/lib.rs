@@ -25,6 +25,8 @@ extern crate alloc;
 
 mod afterlife;
 mod attend;
+#[cfg(not(test))]
+mod bytes;
 mod calls;
 mod custody;
 mod detours;
@@ -46,5 +48,6 @@ mod refused;
 mod share;
 mod stages;
 mod takeover;
+mod traced;
 mod unshare;
 mod watcher;

@@ -23,6 +23,7 @@ use crate::fork::{
     YOURS,
 };
 use crate::keeper::{self, Keeper, Obstacle};
+use crate::traced;
 use crate::watcher::Agent;
 
 /// The wait while a child is filled: the parent brings a gigabyte in a second or some, from a disk in minutes.
@@ -122,6 +123,7 @@ impl Means {
             // The journal has come along.
             crate::heap::has_room(0).map_err(Obstacle::of(keeper::NO_MEMORY))?;
         }
+        traced::ensure(agent, thread::thread_id()).map_err(Obstacle::of(traced::REFUSED))?;
         let openings = Openings::open(Some(proc)).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
         let reception = Reception::open().map_err(Obstacle::of("no socket for forked processes"))?;
         // After chroot or setuid there may be no way to the directory.

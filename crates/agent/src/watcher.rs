@@ -46,6 +46,8 @@ pub(crate) struct Agent {
     pub(crate) is_confined: AtomicBool,
     /// The program has opened a userfaultfd of its own.
     pub(crate) has_userfaultfd: AtomicBool,
+    /// The program stops all threads of its process when it looks for leaks; see `traced`.
+    pub(crate) looks_for_leaks: bool,
     /// For tests of the watchdogs.
     pub(crate) fault: Vec<u8>,
     pub(crate) watcher_memory: ThreadMemory,
@@ -76,6 +78,7 @@ impl Agent {
         library_memory: Vec<PageRange>,
         bearings: Option<Bearings>,
         stack: usize,
+        looks_for_leaks: bool,
         fault: Vec<u8>,
     ) -> Result<Self, Errno> {
         Ok(Self {
@@ -88,6 +91,7 @@ impl Agent {
             has_networks: AtomicBool::new(false),
             is_confined: AtomicBool::new(false),
             has_userfaultfd: AtomicBool::new(false),
+            looks_for_leaks,
             fault,
             watcher_memory: ThreadMemory::reserve()?,
             handler_memory: ThreadMemory::reserve()?,

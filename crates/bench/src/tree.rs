@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sys::thread::memories_differ;
+
 /// How often the proportional shares of a tree are read at most: walking page tables takes the kernel a millisecond for each
 /// few hundred MiB, and holds up the program's own mmap calls meanwhile.
 const SHARES_EVERY: Duration = Duration::from_millis(20);
@@ -67,6 +69,13 @@ impl Tree {
         self.seen.extend(found.iter().skip(1).map(|pid| (*pid, begun(*pid))));
         found
     }
+}
+
+/// Those of a tree that have memory of their own. The others have their parent's: children of vfork, and of clone with `CLONE_VM`.
+fn holders(tree: &[u32]) -> Vec<u32> {
+    let parent = |pid: u32| stat_fields(pid)?.get(4 - 3)?.parse().ok();
+    let has_its_own = |pid: u32| parent(pid).is_none_or(|parent| memories_differ(pid, parent) != Some(false));
+    tree.iter().copied().filter(|pid| has_its_own(*pid)).collect()
 }
 
 /// Living children of a process. Each thread lists those it started itself.
@@ -195,6 +204,7 @@ fn sample(tree: &[u32], role: Root, peaks: &mut Peaks, shares_next: &mut Instant
     let can_share = tree.len() - usize::from(role == Root::Runner) > 1;
     peaks.processes = peaks.processes.max(tree.len());
     peaks.seen.extend(tree);
+    let tree = &*holders(tree);
     let whole = total(tree, Shared::Each);
     // Without any page counted twice it was no peak: most looks need no walk.
     let may_be_peak = whole.anon_bytes > peaks.anon_bytes || whole.shmem_bytes > peaks.shmem_bytes;
@@ -247,6 +257,27 @@ mod tests {
         let names: Vec<_> =
             left.iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).ok()).collect();
         assert_eq!(names, ["sleep\n"]);
+    }
+
+    /// Clones itself with `CLONE_VM`: the copy calls libc's `pause`, on a stack of its own.
+    const SHARER: &str = "\
+import ctypes, os, time
+libc, held = ctypes.CDLL(None), b'x' * 40000000
+stack = ctypes.create_string_buffer(1 << 16)
+top = ctypes.c_void_p((ctypes.addressof(stack) + (1 << 16)) & ~15)
+child = libc.clone(ctypes.cast(libc.pause, ctypes.c_void_p), top, 0x100 | 17, None)
+time.sleep(0.3)
+os.kill(child, 9)
+os.waitpid(child, 0)
+";
+
+    #[test]
+    fn memory_that_two_processes_share_counts_once() {
+        let mut child = std::process::Command::new("python3").args(["-c", SHARER]).spawn().unwrap();
+        let watcher = Watcher::start(child.id(), Root::Program, Duration::from_millis(2));
+        assert!(child.wait().unwrap().success());
+        let peaks = watcher.stop();
+        assert!(peaks.processes >= 2 && (40_000_000..70_000_000).contains(&peaks.anon_bytes), "{peaks:?}");
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod swap;
 mod synth;
 mod system;
 mod table;
+mod tracers;
 mod userfaultfd;
 
 use std::process::ExitCode;

@@ -21,6 +21,7 @@ use crate::signals::Signals;
 use crate::stats::{Report, StatsFile};
 use crate::strays::Strays;
 use crate::table::{Look, Table};
+use crate::tracers;
 
 /// Faster than a program can fill memory: a page fault clears 4 KiB in a microsecond on the machines we know.
 const GROWTH_BYTES_PER_SECOND: u64 = 4 << 30;
@@ -119,6 +120,7 @@ impl Supervisor {
 
     /// One look at all processes. Returns when the next one is due.
     fn look(&mut self, elapsed: Duration, thorough: bool) -> Duration {
+        tracers::look(self.ledger);
         let given = self.ledger.given_bytes.load(Relaxed);
         let look = self.table.look(elapsed, thorough);
         let own = proc::resident_anonymous(std::process::id()).unwrap_or_default();

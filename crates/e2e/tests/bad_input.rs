@@ -150,35 +150,6 @@ fn a_line_of_the_agent_stays_in_the_file_of_standard_error() {
     assert!(log.starts_with("pleat: process ") && log.ends_with(")\na\nb\n"), "{log}");
 }
 
-/// Their memory functions are the sanitizer's, which look at managed memory; one ends where the agent would have its own, one stops
-/// all threads and reads what they have: the agent must not work there.
-#[test]
-fn programs_with_sanitizers() {
-    for kind in ["address", "leak", "thread"] {
-        let turn = turn(&format!("sanitizer-{kind}"));
-        let program = match turn.compile("static.c", &[&format!("-fsanitize={kind}")]) {
-            Ok(program) => program,
-            Err(why) => return skipped(&why),
-        };
-        let command = words([&program]);
-        let before = plain(&command);
-        if before.stdout != b"static\n" {
-            skipped(&format!("-fsanitize={kind} does not work here: {}", before.stderr));
-            continue;
-        }
-        for mode in MODES {
-            let after = folded(&turn.options_in(mode, "32M"), &command);
-            assert_same(&before, &after);
-            assert!(
-                after.stderr.contains("outside the budget: it is built with a sanitizer"),
-                "{kind}: {}",
-                after.stderr
-            );
-            turn.assert_clean(&after);
-        }
-    }
-}
-
 #[test]
 fn a_program_with_another_c_library() {
     let turn = turn("musl");

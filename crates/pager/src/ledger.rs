@@ -13,14 +13,16 @@ use sys::sync::{Sharing, wake_all};
 
 use self::occupant::Occupancy;
 use self::reference_log::ReferenceLog;
+use self::tracing::Tracing;
 use self::turns::Turns;
 
 pub mod occupant;
 pub mod reference_log;
+pub mod tracing;
 pub mod turns;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0a");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0b");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -279,6 +281,8 @@ pub struct Process {
     pub claim: AtomicU64,
     /// What it has asked for in large pieces and not filled yet, as far as anybody knows; 0 once its agent counts what it holds.
     pub promised_bytes: AtomicU64,
+    /// Which of its agent's threads `pleat run` is to trace.
+    pub tracing: Tracing,
     /// 1 once `pleat run` has seen that the main thread has ended, while the process is not managed.
     pub main_has_ended: AtomicU64,
     /// `CLOCK_MONOTONIC` nanoseconds at which the fault handler began what it is doing; 0 while it waits for work.

@@ -14,6 +14,7 @@ pub mod addresses;
 pub mod area;
 pub mod attach;
 pub mod badge;
+pub mod bytes;
 pub mod clock;
 pub mod confine;
 pub mod copies;

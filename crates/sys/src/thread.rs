@@ -220,9 +220,14 @@ pub fn exists(thread: u32) -> bool {
 /// Whether another thread's memory is not this one's, or no thread has that number; `None` where the kernel does not tell (no
 /// `CONFIG_KCMP`, no right to look).
 pub fn memory_differs(thread: u32) -> Option<bool> {
+    memories_differ(thread_id(), thread)
+}
+
+/// The same of two threads, of whatever processes.
+pub fn memories_differ(one: u32, other: u32) -> Option<bool> {
     const KCMP_VM: usize = 1;
     // SAFETY: takes numbers.
-    let result = unsafe { arch::syscall(number::KCMP, [thread_id() as usize, thread as usize, KCMP_VM, 0, 0, 0]) };
+    let result = unsafe { arch::syscall(number::KCMP, [one as usize, other as usize, KCMP_VM, 0, 0, 0]) };
     match errno(result) {
         Err(Errno::PERM | Errno::NOSYS | Errno::ACCESS) => None,
         answer => Some(answer != Ok(0)),
