@@ -8,7 +8,8 @@ use sys::{Errno, thread};
 use crate::watcher::Agent;
 
 /// Why such a program is not managed, where it cannot be.
-pub(crate) const REFUSED: &str = "it would stop the agent's threads to look for leaks, and `pleat run` may not trace them";
+pub(crate) const REFUSED: &str =
+    "it would stop the agent's threads to look for leaks, and `pleat run` may not trace them";
 
 /// Until `pleat run` has answered. It may be stopped, or gone.
 const PATIENCE: Duration = Duration::from_secs(1);

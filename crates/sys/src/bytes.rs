@@ -25,7 +25,8 @@ mod tests {
     #[test]
     fn bytes_are_copied_as_by_copy_within() {
         for count in counts() {
-            for (from, to) in [(0, 5000), (5000, 0), (3, 0), (0, 3), (40, 56), (56, 40), (7, 7), (0, count), (count, 1)] {
+            for (from, to) in [(0, 5000), (5000, 0), (3, 0), (0, 3), (40, 56), (56, 40), (7, 7), (0, count), (count, 1)]
+            {
                 let mut copied = noise(10_000);
                 let mut expected = copied.clone();
                 expected.copy_within(from..from + count, to);

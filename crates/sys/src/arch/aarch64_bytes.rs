@@ -106,13 +106,5 @@ pub unsafe extern "C" fn compare(one: *const u8, other: *const u8, count: usize)
 /// A zero byte ends what can be read from `text`.
 #[unsafe(naked)]
 pub unsafe extern "C" fn length(text: *const u8) -> usize {
-    naked_asm!(
-        "mov x1, x0",
-        "2:",
-        "ldrb w2, [x1], #1",
-        "cbnz w2, 2b",
-        "sub x0, x1, x0",
-        "sub x0, x0, #1",
-        "ret",
-    )
+    naked_asm!("mov x1, x0", "2:", "ldrb w2, [x1], #1", "cbnz w2, 2b", "sub x0, x1, x0", "sub x0, x0, #1", "ret",)
 }
