@@ -1,5 +1,7 @@
-//! `cargo x neon`: the tests of `fold` as an aarch64 processor runs them, where this machine is none by qemu: its path
-//! beside the plain twin.
+//! `cargo x neon`: the tests of what is written for aarch64 as such a processor runs them, where this machine is none by qemu: `fold`'s
+//! path beside the plain twin, and the agent's functions on bytes.
+
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -11,11 +13,13 @@ const NEEDED: [(&str, &str); 2] = [("qemu-aarch64", "qemu-user"), ("aarch64-linu
 /// Comes with no program.
 const LIBRARY: (&str, &str) = ("/usr/aarch64-linux-gnu/lib/libc.so.6", "libc6-dev-arm64-cross");
 
+/// Packages, and which of their tests.
+const TESTS: [(&str, &str); 2] = [("pleat-codec", "fold"), ("pleat-sys", "bytes::")];
+
 /// Runs them; says why not where it cannot be done.
 pub(crate) fn run() -> Result<()> {
-    let tests = ["test", "--quiet", "--package", "pleat-codec", "--lib"];
     if cfg!(target_arch = "aarch64") {
-        return sh::run(sh::cargo(&tests).arg("fold"));
+        return TESTS.iter().try_for_each(|(package, which)| sh::run(&mut test_of(package, which)));
     }
     test::install_packages(&missing())?;
     let missing = missing();
@@ -23,14 +27,21 @@ pub(crate) fn run() -> Result<()> {
         println!("skipped: not installed: {}", missing.join(" "));
         return Ok(());
     }
-    if let Err(why) = sh::read(std::process::Command::new("rustup").args(["target", "add", TARGET])) {
+    if let Err(why) = sh::read(Command::new("rustup").args(["target", "add", TARGET])) {
         println!("skipped: rustup cannot add the target {TARGET}: {why:#}");
         return Ok(());
     }
-    let mut command = sh::cargo(&[&tests[..], &["--target", TARGET]].concat());
-    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
-    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", "qemu-aarch64 -L /usr/aarch64-linux-gnu");
-    sh::run(command.arg("fold"))
+    TESTS.iter().try_for_each(|(package, which)| {
+        let mut command = test_of(package, which);
+        command.env("CARGO_BUILD_TARGET", TARGET);
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", "qemu-aarch64 -L /usr/aarch64-linux-gnu");
+        sh::run(&mut command)
+    })
+}
+
+fn test_of(package: &str, which: &str) -> Command {
+    sh::cargo(&["test", "--quiet", "--package", package, "--lib", which])
 }
 
 /// Packages of what is not there.
