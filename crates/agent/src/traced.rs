@@ -1,5 +1,6 @@
 //! Programs that look for leaks stop all threads of their process at their end, the agent's too, and then read memory that only
-//! the agent can bring (LeakSanitizer, by ptrace). A thread has one tracer: where `pleat run` is that already, the program cannot stop it.
+//! the agent can bring (the sanitizers' leak checker, by ptrace). A thread has one tracer: where `pleat run` is that already, the program
+//! cannot stop it.
 
 use core::time::Duration;
 

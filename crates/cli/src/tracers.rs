@@ -1,4 +1,4 @@
-//! Tracers: each traces one thread of an agent's whose program would stop it (LeakSanitizer stops all threads of its process, and
+//! Tracers: each traces one thread of an agent's whose program would stop it (a leak checker stops all threads of its process, and
 //! reads memory that the agent brings), so that nobody else can. One each: what traces several could wait for one of them while
 //! another, which has ended, waits for it (ptrace(2) and execve).
 

@@ -1,5 +1,5 @@
 //! Programs that are built with a sanitizer: its functions stand in for libc's, its shadow is memory like any other, and at the end
-//! LeakSanitizer stops all threads of the process.
+//! a leak checker stops all threads of the process.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
