@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pleat_e2e::{MODES, Run, Turn, assert_same, folded, plain, pleat_command, python, skipped, text, turn, words};
+use pleat_e2e::{Run, Turn, assert_same, folded, plain, pleat_command, python, skipped, text, turn, words};
 
 /// 80 MiB of noise, and a sum over it: nothing a codec could fold.
 const NOISE: &str = "import hashlib, random\nr = random.Random(3)\nx = [r.randbytes(4000) for _ in range(20500)]\n\
