@@ -2,7 +2,7 @@
 //!
 //! A constructor, and the handlers that libc calls round fork. They keep to our own memory and make few system calls.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use alloc::boxed::Box;
@@ -122,6 +122,13 @@ fn keep_out(environment: *const *const c_char, reason: &str) {
     });
 }
 
+/// Where the program begins, the loader's word for it.
+fn program_address() -> u64 {
+    const AT_ENTRY: c_ulong = 9;
+    // SAFETY: looks a number up in what the loader keeps.
+    unsafe { crate::calls::getauxval(AT_ENTRY) }
+}
+
 /// Joins the run that the environment leads to.
 fn join(environment: *const *const c_char, register: RegisterForkHandlers, bearings: Option<Bearings>) {
     let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
@@ -153,7 +160,7 @@ fn join(environment: *const *const c_char, register: RegisterForkHandlers, beari
     failure::note_in(&membership);
     let fault = variable(environment, pager::ledger::FAULT_VARIABLE.as_bytes()).map(CStr::to_bytes).map(Vec::from);
     // Where /proc cannot be read nothing can be found later either: the agent stays idle.
-    let Ok(library_memory) = sys::process::library_memory() else { return };
+    let Ok(library_memory) = sys::process::library_memory(program_address()) else { return };
     let (stack, fault) = (environment as usize, fault.unwrap_or_default());
     let Ok(agent) = Agent::new(membership, library_memory, bearings, stack, looks_for_leaks, fault) else { return };
     let agent: &'static Agent = Box::leak(Box::new(agent));

@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use elf::ElfStream;
-use elf::abi::PT_INTERP;
+use elf::abi::{DT_SONAME, PT_INTERP};
 use elf::endian::AnyEndian;
 use elf::file::Class;
+use elf::{ElfStream, ParseError};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, getgid, getuid};
 
@@ -170,17 +170,27 @@ fn kind(path: &Path) -> Result<Kind, Errno> {
     if head[4] == elf::abi::ELFCLASS32 {
         return Ok(Kind::Unmanageable(Unmanageable::Architecture));
     }
-    let elf = ElfStream::<AnyEndian, _>::open_stream(file).map_err(|_| Errno::ENOEXEC)?;
+    let mut elf = ElfStream::<AnyEndian, _>::open_stream(file).map_err(|_| Errno::ENOEXEC)?;
     if elf.ehdr.class != Class::ELF64 || elf.ehdr.e_machine != MACHINE {
         return Ok(Kind::Unmanageable(Unmanageable::Architecture));
     }
     let Some(interpreter) = elf.segments().iter().find(|segment| segment.p_type == PT_INTERP) else {
-        return Ok(Kind::Unmanageable(Unmanageable::Static));
+        let is_loader = is_glibc_loader(&mut elf).map_err(|_| Errno::ENOEXEC)?;
+        return Ok(if is_loader { Kind::Manageable } else { Kind::Unmanageable(Unmanageable::Static) });
     };
     if interpreter_is_musl(path, interpreter.p_offset, interpreter.p_filesz)? {
         return Ok(Kind::Unmanageable(Unmanageable::Musl));
     }
     Ok(privilege(path, &metadata).map_or(Kind::Manageable, Kind::Unmanageable))
+}
+
+/// Whether this is glibc's loader itself, which names no other. Executed with a program behind it, as a wrapper does that brings
+/// libraries of its own, it preloads into that. A static program that may lie anywhere has no name as a library.
+fn is_glibc_loader(elf: &mut ElfStream<AnyEndian, File>) -> Result<bool, ParseError> {
+    let names = |entry: elf::dynamic::Dyn| (entry.d_tag == DT_SONAME).then_some(entry.d_val() as usize);
+    let Some(at) = elf.dynamic()?.and_then(|table| table.iter().find_map(names)) else { return Ok(false) };
+    let Some((_, strings)) = elf.dynamic_symbol_table()? else { return Ok(false) };
+    Ok(strings.get_raw(at)?.starts_with(b"ld-linux"))
 }
 
 /// Whether the loader that an ELF file names is musl's.

@@ -1,7 +1,7 @@
 //! Programs whose environment does not lead to the run: they join it all the same, and find what they were given.
 #![forbid(unsafe_code)]
 
-use pleat_e2e::{assert_same, assert_within, folded, plain, python, turn, words};
+use pleat_e2e::{Turn, assert_same, assert_within, folded, plain, python, turn, words};
 
 const BUDGET: u64 = 32 << 20;
 /// 50 MiB of strings.
@@ -10,7 +10,10 @@ const PRELOADED: &str = "LD_PRELOAD=libm.so.6";
 
 /// Output as without pleat, and memory inside the budget.
 fn assert_joins(name: &str, command: &[String]) {
-    let turn = turn(name);
+    assert_joins_in(&turn(name), command);
+}
+
+fn assert_joins_in(turn: &Turn, command: &[String]) {
     let before = plain(command);
     let after = folded(&turn.options("32M"), command);
     assert_same(&before, &after);
@@ -44,6 +47,21 @@ fn what_is_executed_by_descriptor_joins() {
                  given = array(own, b'-c', sys.argv[1].encode(), None); \
                  ctypes.CDLL(None).execveat(-100, own, given, array(b'A=1'), 0)";
     assert_joins("below-a-directory", &words([python(), "-c", below, STRINGS]));
+}
+
+/// The loader is executed, with the program as its argument, as wrappers do that bring libraries of their own.
+#[test]
+fn a_program_that_the_loader_is_told_to_run_joins() {
+    let loader =
+        if cfg!(target_arch = "x86_64") { "/lib64/ld-linux-x86-64.so.2" } else { "/lib/ld-linux-aarch64.so.1" };
+    let turn = turn("by-the-loader");
+    match turn.compile("own_data.c", &[]) {
+        Ok(program) => {
+            assert_joins_in(&turn, &words([loader, &program]));
+            assert_joins_in(&turn, &words(["sh", "-c", "\"$0\" \"$1\"; exit $?", loader, &program]));
+        }
+        Err(why) => println!("skipped: {why}"),
+    }
 }
 
 /// What joins so finds, and gives on, the environment that it was given.

@@ -20,6 +20,7 @@ const TAKEN: &[&str] = &[
     "dlsym",
     "syscall",
     "__errno_location",
+    "getauxval",
     "pthread_self",
     "environ",
     "__curbrk",

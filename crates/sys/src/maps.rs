@@ -104,11 +104,11 @@ fn hex(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The the private anonymous mappings that hold something now, except the brk heap and the zero-filled
-/// data of the program itself (`program` is its path, as /proc/self/exe has it): those that belong to the loader, to
-/// libc and to other libraries. Addresses that an allocator has reserved by then, without access, will be the program's.
+/// The private anonymous mappings that hold something now, except the brk heap and the zero-filled data of the program itself:
+/// those that belong to the loader, to libc and to other libraries. Addresses that an allocator has reserved by then, without
+/// access, will be the program's. `program` is an address in its file: /proc/self/exe is the loader's where that was told to run it.
 /// `maps` is an open /proc/PID/maps.
-pub fn library_memory(maps: impl AsFd, program: &[u8]) -> Result<Vec<PageRange>, Errno> {
+pub fn library_memory(maps: impl AsFd, program: u64) -> Result<Vec<PageRange>, Errno> {
     let mut text = Vec::new();
     loop {
         let filled = text.len();
@@ -122,19 +122,26 @@ pub fn library_memory(maps: impl AsFd, program: &[u8]) -> Result<Vec<PageRange>,
     Ok(library_spans(&text, program))
 }
 
-fn library_spans(maps: &[u8], program: &[u8]) -> Vec<PageRange> {
+fn library_spans(maps: &[u8], program: u64) -> Vec<PageRange> {
+    let mappings = || maps.split(|byte| *byte == b'\n').filter_map(|line| Some((line, parse(line)?)));
+    let page = PageIndex::containing(program);
+    let path = mappings().find(|(_, mapping)| mapping.range.contains(page)).and_then(|(line, _)| path(line));
     let mut spans = Vec::new();
     let mut program_end = None;
-    for line in maps.split(|byte| *byte == b'\n') {
-        let Some(mapping) = parse(line) else { continue };
+    for (line, mapping) in mappings() {
         let range = mapping.range;
         let is_open = mapping.access[..3] != *b"---";
         if mapping.anonymous && mapping.name == MappingName::Plain && is_open && program_end != Some(range.start) {
             spans.push(range);
         }
-        program_end = line.ends_with(program).then_some(range.end);
+        program_end = (path.is_some() && self::path(line) == path).then_some(range.end);
     }
     spans
+}
+
+/// What a line says of a file.
+fn path(line: &[u8]) -> Option<&[u8]> {
+    line.iter().position(|byte| *byte == b'/').map(|at| &line[at..])
 }
 
 /// `PAGEMAP_SCAN` (Linux 6.7): runs of pages with one category.
@@ -400,7 +407,7 @@ mod tests {
             0x7f29_e4a1_b000..0x7f29_e4e1_e000,
             0x7f29_e4e4_4000..0x7f29_e4e4_5000,
         ];
-        let spans = library_spans(maps, b"/usr/bin/program");
+        let spans = library_spans(maps, 0x5_5b88_b900_0123);
         assert!(spans.iter().map(|span| span.start.address()..span.end.address()).eq(held), "{spans:x?}");
     }
 
