@@ -119,13 +119,14 @@ pub fn library_memory(maps: impl AsFd, program: u64) -> Result<Vec<PageRange>, E
             break;
         }
     }
-    Ok(library_spans(&text, program))
+    library_spans(&text, program).ok_or(Errno::SRCH)
 }
 
-fn library_spans(maps: &[u8], program: u64) -> Vec<PageRange> {
+/// Nothing if these are not the program's mappings.
+fn library_spans(maps: &[u8], program: u64) -> Option<Vec<PageRange>> {
     let mappings = || maps.split(|byte| *byte == b'\n').filter_map(|line| Some((line, parse(line)?)));
     let page = PageIndex::containing(program);
-    let path = mappings().find(|(_, mapping)| mapping.range.contains(page)).and_then(|(line, _)| path(line));
+    let path = mappings().find(|(_, mapping)| mapping.range.contains(page)).map(|(line, _)| path(line))?;
     let mut spans = Vec::new();
     let mut program_end = None;
     for (line, mapping) in mappings() {
@@ -136,7 +137,7 @@ fn library_spans(maps: &[u8], program: u64) -> Vec<PageRange> {
         }
         program_end = (path.is_some() && self::path(line) == path).then_some(range.end);
     }
-    spans
+    Some(spans)
 }
 
 /// What a line says of a file.
@@ -407,8 +408,9 @@ mod tests {
             0x7f29_e4a1_b000..0x7f29_e4e1_e000,
             0x7f29_e4e4_4000..0x7f29_e4e4_5000,
         ];
-        let spans = library_spans(maps, 0x5_5b88_b900_0123);
+        let spans = library_spans(maps, 0x5_5b88_b900_0123).unwrap();
         assert!(spans.iter().map(|span| span.start.address()..span.end.address()).eq(held), "{spans:x?}");
+        assert_eq!(library_spans(maps, 0x7777_0000_0000), None, "somebody else's");
     }
 
     #[test]

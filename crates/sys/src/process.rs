@@ -249,9 +249,10 @@ pub fn mapping_at(address: u64) -> Result<PageRange, Errno> {
     })
 }
 
-/// Where libraries keep their data: see [`crate::maps::library_memory`].
+/// Where libraries keep their data: see [`crate::maps::library_memory`]. For the main thread: of the two links to ourselves proot, a
+/// tracer that looks paths up in its tracee's place, knows this one only, and leads by the other to its own.
 pub fn library_memory(program: u64) -> Result<Vec<PageRange>, Errno> {
-    maps::library_memory(open(c"/proc/thread-self/maps", OFlags::RDONLY)?, program)
+    maps::library_memory(open(c"/proc/self/maps", OFlags::RDONLY)?, program)
 }
 
 /// Whether a process, or a thread, of this id exists.

@@ -317,4 +317,146 @@ END
         run: "vvp -n $INPUT/memory",
         ..PLAIN
     },
+    Program {
+        name: "proot",
+        what: "a program whose paths its tracer looks up for it",
+        needs: &[("proot", "proot"), ("perl", "perl")],
+        run: "proot -b /tmp:/mnt perl $HERE/crates/e2e/programs/hash.pl 40000 400",
+        // Its loader is; what that loads is managed. In user mode, beside the budget.
+        messages: &["is static: it runs outside the budget", "it is traced"],
+        ..PLAIN
+    },
+    Program {
+        name: "fakes",
+        what: "programs with libraries preloaded that tell them another clock, user or root",
+        needs: &[("faketime", "faketime"), ("fakeroot", "fakeroot"), ("fakechroot", "fakechroot"), ("perl", "perl")],
+        run: r#"
+            faketime -f '@2020-01-01 00:00:00 x0' perl -e 'print scalar localtime, "\n"; exec @ARGV' perl $HERE/crates/e2e/programs/hash.pl 40000 400
+            fakeroot sh -c "id -u; perl $HERE/crates/e2e/programs/hash.pl 40000 400; touch f; chown 5:6 f; stat -c %u:%g f"
+            fakechroot perl $HERE/crates/e2e/programs/hash.pl 40000 400
+        "#,
+        ..PLAIN
+    },
+    Program {
+        name: "gevent",
+        what: "greenlets, whose stacks are copied away and back, beside threads",
+        needs: &[("/usr/lib/python3/dist-packages/gevent", "python3-gevent")],
+        prepare: r#"
+            cat >greenlets.py <<'END'
+import gevent, gevent.pool, hashlib, gevent.queue, gevent.threadpool
+data = {}
+def work(n):
+    l = [f"{n} {i}" for i in range(300)]
+    gevent.sleep(0)
+    data[n] = l
+    gevent.sleep(0.001)
+    return sum(len(x) for x in data[n])
+p = gevent.pool.Pool(400)
+print(sum(p.map(work, range(2500))))
+tp = gevent.threadpool.ThreadPool(3)
+print(sum(tp.map(lambda n: len("".join(data[n])), range(2500))))
+print(hashlib.sha256(repr(sorted(data.items())).encode()).hexdigest())
+END
+        "#,
+        run: "/usr/bin/python3 $INPUT/greenlets.py",
+        ..PLAIN
+    },
+    Program {
+        name: "boehm",
+        what: "a collector that stops four threads by signals and reads all memory, and a fork",
+        needs: &[("gcc", "gcc"), ("/usr/include/gc.h", "libgc-dev")],
+        prepare: r#"
+            cat >main.c <<'END'
+#define GC_THREADS
+#include <gc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/wait.h>
+struct node { struct node *l, *r; long v; char pad[40]; };
+static struct node *tree(int d, long v) { struct node *n = GC_MALLOC(sizeof *n); n->v = v; memset(n->pad, v, 40); if (d) { n->l = tree(d-1, v*2); n->r = tree(d-1, v*2+1); } return n; }
+static long sum(struct node *n) { return n ? n->v + n->pad[7] + 3*sum(n->l) + 5*sum(n->r) : 1; }
+static void *work(void *a) { long s = (long)a; struct node *keep = tree(15, s); for (int i = 0; i < 20; i++) { s = s*31 + sum(tree(12, i)); } return (void *)(s + sum(keep)); }
+int main(void) {
+    GC_set_handle_fork(1);
+    GC_INIT();
+    pthread_t t[4]; struct node *mine = tree(17, 3);
+    for (long i = 0; i < 4; i++) pthread_create(&t[i], 0, work, (void *)i);
+    for (int i = 0; i < 4; i++) { void *s; pthread_join(t[i], &s); printf("%ld\n", (long)s); }
+    fflush(stdout);
+    if (!fork()) { long s = 0; for (int i = 0; i < 20; i++) s += sum(tree(14, i)); printf("%ld %ld\n", s, sum(mine)); fflush(stdout); _exit(0); }
+    wait(0); GC_gcollect(); printf("%ld\n", sum(mine)); return 0;
+}
+END
+            gcc -O1 -o main main.c -lgc -lpthread
+        "#,
+        run: "$INPUT/main",
+        ..PLAIN
+    },
+    Program {
+        name: "qemu-system",
+        what: "a machine emulated: it fills 62 MiB, and sums them four times",
+        needs: &[("qemu-system-x86_64", "qemu-system-x86"), ("as", "binutils")],
+        prepare: r"
+            cat >b.s <<'END'
+.code16
+start: cli
+ xor %ax,%ax
+ mov %ax,%ds
+ lgdt gdtr
+ mov %cr0,%eax
+ or $1,%al
+ mov %eax,%cr0
+ ljmp $8,$pm
+.code32
+pm: mov $16,%ax
+ mov %ax,%ds
+ mov %ax,%es
+ mov $0x200000,%edi
+1: mov %edi,%eax
+ imul $7919,%eax
+ mov %eax,(%edi)
+ add $4,%edi
+ cmp $0x4000000,%edi
+ jb 1b
+ mov $4,%ecx
+3: xor %ebx,%ebx
+ mov $0x200000,%edi
+2: imul $31,%ebx
+ add (%edi),%ebx
+ add $4,%edi
+ cmp $0x4000000,%edi
+ jb 2b
+ dec %ecx
+ jnz 3b
+ mov $8,%ecx
+4: rol $4,%ebx
+ mov %bl,%al
+ and $15,%al
+ add $65,%al
+ mov $0xe9,%dx
+ out %al,%dx
+ dec %ecx
+ jnz 4b
+ mov $0x501,%dx
+ out %al,%dx
+5: hlt
+ jmp 5b
+gdt: .quad 0, 0x00cf9a000000ffff, 0x00cf92000000ffff
+gdtr: .word 23
+ .long gdt
+.org 510
+.word 0xaa55
+END
+            as --32 b.s -o b.o && ld -m elf_i386 -Ttext 0x7c00 --oformat binary -o b.img b.o
+        ",
+        // It ends by a device that makes a status of what it is given.
+        run: r"
+            qemu-system-x86_64 -accel tcg -m 96 -display none -monitor none -serial none -debugcon file:said \
+                -device isa-debug-exit,iobase=0x501,iosize=1 -drive file=$INPUT/b.img,format=raw,snapshot=on -no-reboot || echo $?
+            cat said; echo
+        ",
+        ..PLAIN
+    },
 ];
