@@ -425,32 +425,39 @@ mod tests {
         }
     }
 
-    /// Whatever the other tests do meanwhile: what is there twice is there each time as one question tells it.
+    /// Those of a process that rests: in this one other tests' threads come and go.
     #[test]
     fn a_mapping_is_told_alone_as_among_all() {
-        let maps = open(c"/proc/self/maps");
-        if mapping_from(&maps, PageIndex(0)) == Err(Errno::NOTTY) {
-            return println!("skipped: no PROCMAP_QUERY");
-        }
-        let mut compared = 0;
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let path = std::ffi::CString::new(format!("/proc/{}/maps", sleeper.id())).unwrap();
         let mut buffer = vec![0; BUFFER_BYTES];
-        let all = |buffer: &mut [u8]| {
+        let mut all = || {
             let mut all = Vec::new();
-            visit(open(c"/proc/self/maps"), buffer, &mut |mapping| all.push(mapping)).unwrap();
+            visit(open(&path), &mut buffer, &mut |mapping| all.push(mapping)).unwrap();
             all
         };
-        for _ in 0..10 {
-            // The page of old system calls, in the kernel's half, is in the list only.
-            let before = all(&mut buffer).into_iter().filter(|mapping| mapping.range.end < PageIndex(1 << 35));
-            let alone: Vec<_> = before.map(|mapping| (mapping, mapping_from(&maps, mapping.range.start))).collect();
-            let after = all(&mut buffer);
-            for (mapping, found) in alone.into_iter().filter(|(mapping, _)| after.contains(mapping)) {
-                assert_eq!(found, Ok(mapping));
-                compared += 1;
+        let mut before = Vec::new();
+        let settled = loop {
+            let now = all();
+            if now.len() > 10 && now == before {
+                break now;
             }
+            before = now;
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        };
+        let maps = open(&path);
+        let ask = |from| mapping_from(&maps, from);
+        // The page of old system calls, in the kernel's half, is in the list only.
+        let told = settled.into_iter().filter(|mapping| mapping.range.end < PageIndex(1 << 35));
+        let asked: Vec<_> = told.map(|mapping| (mapping, ask(mapping.range.start))).collect();
+        let behind = ask(PageIndex(1 << 36));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        if behind == Err(Errno::NOTTY) {
+            return println!("skipped: no PROCMAP_QUERY");
         }
-        assert!(compared > 100, "{compared}");
-        assert_eq!(mapping_from(&maps, PageIndex(1 << 36)), Err(Errno::NOENT));
+        assert!(asked.len() > 10 && asked.iter().all(|(told, found)| *found == Ok(*told)), "{asked:x?}");
+        assert_eq!(behind, Err(Errno::NOENT));
     }
 
     #[test]
