@@ -107,8 +107,8 @@ fn hex(digits: &[u8]) -> Option<u64> {
 /// The private anonymous mappings that hold something now, except the brk heap and the zero-filled data of the program itself:
 /// those that belong to the loader, to libc and to other libraries. Addresses that an allocator has reserved by then, without
 /// access, will be the program's. `program` is an address in its file: /proc/self/exe is the loader's where that was told to run it.
-/// `maps` is an open /proc/PID/maps.
-pub fn library_memory(maps: impl AsFd, program: u64) -> Result<Vec<PageRange>, Errno> {
+/// `heap_end` is the program's break, which a tracer may have laid into a mapping of its own (proot). `maps` is an open /proc/PID/maps.
+pub fn library_memory(maps: impl AsFd, program: u64, heap_end: u64) -> Result<Vec<PageRange>, Errno> {
     let mut text = Vec::new();
     loop {
         let filled = text.len();
@@ -119,11 +119,11 @@ pub fn library_memory(maps: impl AsFd, program: u64) -> Result<Vec<PageRange>, E
             break;
         }
     }
-    library_spans(&text, program).ok_or(Errno::SRCH)
+    library_spans(&text, program, heap_end).ok_or(Errno::SRCH)
 }
 
 /// Nothing if these are not the program's mappings.
-fn library_spans(maps: &[u8], program: u64) -> Option<Vec<PageRange>> {
+fn library_spans(maps: &[u8], program: u64, heap_end: u64) -> Option<Vec<PageRange>> {
     let mappings = || maps.split(|byte| *byte == b'\n').filter_map(|line| Some((line, parse(line)?)));
     let page = PageIndex::containing(program);
     let path = mappings().find(|(_, mapping)| mapping.range.contains(page)).map(|(line, _)| path(line))?;
@@ -132,7 +132,8 @@ fn library_spans(maps: &[u8], program: u64) -> Option<Vec<PageRange>> {
     for (line, mapping) in mappings() {
         let range = mapping.range;
         let is_open = mapping.access[..3] != *b"---";
-        if mapping.anonymous && mapping.name == MappingName::Plain && is_open && program_end != Some(range.start) {
+        let is_programs = program_end == Some(range.start) || range.contains(PageIndex::containing(heap_end));
+        if mapping.anonymous && mapping.name == MappingName::Plain && is_open && !is_programs {
             spans.push(range);
         }
         program_end = (path.is_some() && self::path(line) == path).then_some(range.end);
@@ -408,9 +409,13 @@ mod tests {
             0x7f29_e4a1_b000..0x7f29_e4e1_e000,
             0x7f29_e4e4_4000..0x7f29_e4e4_5000,
         ];
-        let spans = library_spans(maps, 0x5_5b88_b900_0123).unwrap();
-        assert!(spans.iter().map(|span| span.start.address()..span.end.address()).eq(held), "{spans:x?}");
-        assert_eq!(library_spans(maps, 0x7777_0000_0000), None, "somebody else's");
+        let program = 0x5_5b88_b900_0123;
+        let spans = library_spans(maps, program, 0x5_5b88_ba00_0000).unwrap();
+        assert!(spans.iter().map(|span| span.start.address()..span.end.address()).eq(held.clone()), "{spans:x?}");
+        assert_eq!(library_spans(maps, 0x7777_0000_0000, 0), None, "somebody else's");
+        let spans = library_spans(maps, program, 0x7f29_e4b0_0000).unwrap();
+        let rest = [&held[0], &held[2]].map(Clone::clone);
+        assert!(spans.iter().map(|span| span.start.address()..span.end.address()).eq(rest), "with a heap: {spans:x?}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::arch::{self, number};
 use crate::host::Shared;
 use crate::kernel::PageRange;
 use crate::proc_files::{Stat, field_of_status};
-use crate::{Area, Errno, apart, maps};
+use crate::{Area, Errno, apart, maps, thread};
 
 fn open(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
@@ -252,7 +252,13 @@ pub fn mapping_at(address: u64) -> Result<PageRange, Errno> {
 /// Where libraries keep their data: see [`crate::maps::library_memory`]. For the main thread: of the two links to ourselves proot, a
 /// tracer that looks paths up in its tracee's place, knows this one only, and leads by the other to its own.
 pub fn library_memory(program: u64) -> Result<Vec<PageRange>, Errno> {
-    maps::library_memory(open(c"/proc/self/maps", OFlags::RDONLY)?, program)
+    maps::library_memory(open(c"/proc/self/maps", OFlags::RDONLY)?, program, heap_end()?)
+}
+
+/// Where the heap ends.
+pub(crate) fn heap_end() -> Result<u64, Errno> {
+    // SAFETY: asks.
+    thread::errno(unsafe { arch::syscall(number::BRK, [0; 6]) }).map(|end| end as u64)
 }
 
 /// Whether a process, or a thread, of this id exists.

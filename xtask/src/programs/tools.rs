@@ -321,7 +321,8 @@ END
         name: "proot",
         what: "a program whose paths its tracer looks up for it",
         needs: &[("proot", "proot"), ("perl", "perl")],
-        run: "proot -b /tmp:/mnt perl $HERE/crates/e2e/programs/hash.pl 40000 400",
+        prepare: LIST,
+        run: "proot -b /tmp:/mnt perl $INPUT/list.pl",
         // Its loader is; what that loads is managed. In user mode, beside the budget.
         messages: &["is static: it runs outside the budget", "it is traced"],
         ..PLAIN
@@ -330,10 +331,11 @@ END
         name: "fakes",
         what: "programs with libraries preloaded that tell them another clock, user or root",
         needs: &[("faketime", "faketime"), ("fakeroot", "fakeroot"), ("fakechroot", "fakechroot"), ("perl", "perl")],
+        prepare: LIST,
         run: r#"
-            faketime -f '@2020-01-01 00:00:00 x0' perl -e 'print scalar localtime, "\n"; exec @ARGV' perl $HERE/crates/e2e/programs/hash.pl 40000 400
-            fakeroot sh -c "id -u; perl $HERE/crates/e2e/programs/hash.pl 40000 400; touch f; chown 5:6 f; stat -c %u:%g f"
-            fakechroot perl $HERE/crates/e2e/programs/hash.pl 40000 400
+            faketime -f '@2020-01-01 00:00:00 x0' perl -e 'print scalar localtime, "\n"; exec @ARGV' perl $INPUT/list.pl
+            fakeroot sh -c "id -u; perl $INPUT/list.pl; touch f; chown 5:6 f; stat -c %u:%g f"
+            fakechroot perl $INPUT/list.pl
         "#,
         ..PLAIN
     },
@@ -460,3 +462,12 @@ END
         ..PLAIN
     },
 ];
+
+/// Strings, all of them gone through three times.
+const LIST: &str = r#"
+    cat >list.pl <<'END'
+my ($sum, @all) = (0, map { "line $_ " x 9 } 1 .. 200000);
+for my $round (1 .. 3) { $sum = ($sum * 31 + length($_) + ord(substr($_, 7, 1))) % 1000003 for @all }
+print "$sum\n";
+END
+"#;

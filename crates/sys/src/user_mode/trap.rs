@@ -14,6 +14,7 @@ use super::{KEPT, PINNED, hooks, huge_pages, pin, processes};
 use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::attach::{self, Attach};
+use crate::process::heap_end;
 use crate::remap::{Request, is_range};
 use crate::thread;
 
@@ -348,12 +349,6 @@ fn remap(arguments: &[u64; 6]) -> Result<u64, Errno> {
 /// An address of the main thread's stack.
 fn stack() -> usize {
     super::MAIN_STACK_END.load(Ordering::Relaxed) as usize - 1
-}
-
-/// Where the heap ends.
-fn heap_end() -> Result<u64, Errno> {
-    // SAFETY: asks.
-    thread::errno(unsafe { syscall(number::BRK, [0; 6]) }).map(|end| end as u64)
 }
 
 /// Whether the heap cannot shrink to this end.
