@@ -143,8 +143,8 @@ pub(crate) fn start_threads(agent: &'static Agent, keeper: &'static Keeper) -> R
     keeper.pager.expect_writer();
     // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
     let handler = unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) }?;
-    traced::ensure(agent, handler)?;
     keeper.handler.store(handler, Ordering::Relaxed);
+    traced::ensure(agent, handler)?;
     while !keeper.is_serving.load(Ordering::Acquire) {
         thread::sleep(Duration::from_micros(20));
     }

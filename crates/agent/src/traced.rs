@@ -6,14 +6,14 @@ use core::time::Duration;
 
 use sys::{Errno, thread};
 
-use crate::watcher::Agent;
+use crate::watcher::{self, Agent};
 
 /// Why such a program is not managed, where it cannot be.
 pub(crate) const REFUSED: &str =
     "it would stop the agent's threads to look for leaks, and `pleat run` may not trace them";
 
-/// Until `pleat run` has answered. It may be stopped, or gone.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Until `pleat run` has answered, which may be stopped.
+const PATIENCE_NS: u64 = 10_000_000_000;
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Has a thread of the agent's traced, if this is such a program.
@@ -29,14 +29,14 @@ pub(crate) fn ensure(agent: &Agent, thread: u32) -> Result<(), Errno> {
     let tracing = &membership.entry.tracing;
     tracing.ask(thread);
     membership.ledger.ask_for_look();
-    let mut waited = Duration::ZERO;
-    while waited < PATIENCE {
+    let deadline = sys::clock::now_ns() + PATIENCE_NS;
+    loop {
         match tracing.answer() {
             Some(true) => return Ok(()),
             Some(false) => return Err(Errno::PERM),
+            None if watcher::is_orphaned(&membership) => return Err(Errno::SRCH),
+            None if sys::clock::now_ns() > deadline => return Err(Errno::TIMEDOUT),
             None => thread::sleep(PAUSE),
         }
-        waited += PAUSE;
     }
-    Err(Errno::TIMEDOUT)
 }

@@ -172,6 +172,7 @@ fn is_large(membership: &Membership) -> bool {
     sys::process::resident_anonymous().is_some_and(|resident| resident > policy::sizing::managed_min(budget))
 }
 
-fn is_orphaned(membership: &Membership) -> bool {
+/// Whether `pleat run` has gone.
+pub(crate) fn is_orphaned(membership: &Membership) -> bool {
     !sys::process::process_exists(membership.ledger.runner_pid.load(Ordering::Relaxed))
 }
