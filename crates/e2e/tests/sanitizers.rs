@@ -84,6 +84,22 @@ fn a_program_that_looks_for_leaks_stops_and_goes_on() {
     assert!(lines.len() == 4 && lines[0] == lines[1] && lines[3].ends_with("child 1"), "{told}");
 }
 
+/// In a namespace of process ids `pleat run` knows the agent's threads by other numbers.
+#[test]
+fn where_its_agent_cannot_be_traced_it_runs_beside_the_budget() {
+    let turn = turn("leaks-namespace");
+    let Some(program) = compiled(&turn, "leaks.c", "-fsanitize=address") else { return };
+    let command = words(["unshare", "--pid", "--fork", &program]);
+    let before = plain(&command);
+    if findings(&before).len() < 4 {
+        return skipped(&format!("no namespaces, or no leaks are found: {}", before.stderr));
+    }
+    let after = folded(&turn.options("32M"), &command);
+    assert_same(&before, &after);
+    assert_eq!(findings(&after), findings(&before));
+    assert!(after.stderr.contains("outside the budget: it would stop the agent's threads"), "{}", after.stderr);
+}
+
 /// One ends where the agent would have its own: the agent must not work there.
 #[test]
 fn a_sanitizer_that_wants_all_addresses_gets_them() {
