@@ -30,6 +30,9 @@ const END_LOOKS_MAX: u32 = 2500;
 const ENDED_LOOKS_MAX: u32 = 250;
 /// The looks of who forks past libc, five seconds of them.
 const RAW_LOOKS_MAX: u32 = 2500;
+/// Those of them behind a fork of the same thread, half a second: that keeps it closed until the reclaimer is back at work. If it
+/// is not over yet (a handler of libc's fork forks past it) nobody opens.
+const OWN_LOOKS_MAX: u32 = 250;
 
 impl Gate {
     /// Waits until it is open and closes it, for the thread `me`. In the child of a raw system call who has closed it may not be
@@ -41,20 +44,28 @@ impl Gate {
     }
 
     /// The same for a thread that may hold a lock for which the one that has closed it waits. False if that does not open it in time,
-    /// or is this thread.
+    /// or is this thread, which executes a program or ends this one.
     pub(crate) fn close_in_time(&self, me: u32) -> bool {
         self.forking.fetch_add(1, Ordering::Relaxed);
         let mut looks = 0;
         let is_closed = loop {
             match self.holder.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => break true,
-                Err(other) if other & !MARKS == me || looks == RAW_LOOKS_MAX => break false,
+                Err(other) if looks >= Self::raw_looks_max(other, me) => break false,
                 Err(other) => wait_while(&self.holder, other, LOOK, Sharing::Process),
             }
             looks += 1;
         };
         self.forking.fetch_sub(1, Ordering::Relaxed);
         is_closed
+    }
+
+    fn raw_looks_max(holder: u32, me: u32) -> u32 {
+        match holder & !MARKS == me {
+            true if holder & MARKS != 0 => 0,
+            true => OWN_LOOKS_MAX,
+            false => RAW_LOOKS_MAX,
+        }
     }
 
     /// The thread that has closed it.

@@ -105,6 +105,18 @@ static pid_t fork_sleeper(int *to) {
 }
 
 // Others fork while it lives.
+// The second before the first is over in its parent's agent.
+static void fork_twice(void) {
+    for (uint64_t round = 0; round < rounds; round++) {
+        pid_t children[2];
+        for (int at = 0; at < 2; at++) {
+            children[at] = fork_raw();
+            if (children[at] == 0) _exit(check(at, 31));
+        }
+        for (int at = 0; at < 2; at++) wait_for_raw(children[at]);
+    }
+}
+
 static void sleep_beside(void) {
     int to[2];
     pid_t children[2] = {fork_sleeper(&to[0]), fork_sleeper(&to[1])};
@@ -289,6 +301,7 @@ int main(int count, char **arguments) {
     for (uint64_t page = 0; page < pages; page++)
         for (uint64_t at = 0; at < WORDS; at++) memory[page * WORDS + at] = word(page, at);
     are_known = count > 4;
+    if (strcmp(arguments[1], "twice") == 0) fork_twice();
     if (strcmp(arguments[1], "beside") == 0) sleep_beside();
     if (strcmp(arguments[1], "namespaces") == 0) fork_into_namespaces();
     if (strcmp(arguments[1], "networks") == 0) fork_in_networks();

@@ -51,7 +51,13 @@ fn a_child_of_a_raw_fork_that_sleeps_holds_nobody_up() {
 /// By libc's `syscall` and `clone`: no child is ended, whatever it does then, and whoever else forks.
 #[test]
 fn forks_by_libcs_functions_syscall_and_clone_are_followed() {
-    for kind in [&["beside", "64", "5", "known"], &["again", "64", "3", "known"], &["both", "64", "30", "known"]] {
+    let kinds = [
+        ["twice", "64", "10", "known"],
+        ["beside", "64", "5", "known"],
+        ["again", "64", "3", "known"],
+        ["both", "64", "30", "known"],
+    ];
+    for kind in &kinds {
         let Some((_, after)) = run("raw-known", kind) else { return };
         assert_told(&after, 0);
     }
