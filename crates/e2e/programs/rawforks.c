@@ -104,7 +104,6 @@ static pid_t fork_sleeper(int *to) {
     return child;
 }
 
-// Others fork while it lives.
 // The second before the first is over in its parent's agent.
 static void fork_twice(void) {
     for (uint64_t round = 0; round < rounds; round++) {
@@ -117,6 +116,7 @@ static void fork_twice(void) {
     }
 }
 
+// Others fork while it lives.
 static void sleep_beside(void) {
     int to[2];
     pid_t children[2] = {fork_sleeper(&to[0]), fork_sleeper(&to[1])};
