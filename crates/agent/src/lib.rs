@@ -1,8 +1,8 @@
 //! The library that `pleat run` puts inside a program.
 //!
 //! It needs nothing of its host: its heap, its stacks and its descriptors are its own, its threads are bare (see
-//! [`sys::thread`]), and apart from memcpy and its kin it touches libc in four files only, [`host`], [`calls`], [`detours`] and
-//! [`limits`].
+//! [`sys::thread`]), memcpy and its kin are, too (`bytes`), and it touches libc in four files only, [`host`], [`calls`], [`detours`]
+//! and [`limits`].
 //!
 //! ```text
 //!  host     constructor and fork handlers, and
@@ -13,6 +13,7 @@
 //!  limits   those about limits: the only code that runs on the program's own threads
 //!  watcher  the one thread of an idle agent: sleeps until the run is short of memory
 //!  keeper   what it becomes then: opens userfaultfd and swap file, and reclaims for the rest of its life
+//!  traced   has `pleat run` trace its threads where the program would stop them
 //!  handler  the thread that serves faults, made by the keeper, as is the writer, which waits for the swap file
 //!  fork     what forking thread and keeper do at a fork, and `stages` what they tell each other; `attend`: what the handler does for the child until the child's
 //!           own agent has taken over, `takeover`; `refused`: what it does with children that cannot be followed; `custody`: who

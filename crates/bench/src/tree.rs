@@ -204,7 +204,6 @@ fn sample(tree: &[u32], role: Root, peaks: &mut Peaks, shares_next: &mut Instant
     let can_share = tree.len() - usize::from(role == Root::Runner) > 1;
     peaks.processes = peaks.processes.max(tree.len());
     peaks.seen.extend(tree);
-    let tree = &*holders(tree);
     let whole = total(tree, Shared::Each);
     // Without any page counted twice it was no peak: most looks need no walk.
     let may_be_peak = whole.anon_bytes > peaks.anon_bytes || whole.shmem_bytes > peaks.shmem_bytes;
@@ -214,7 +213,7 @@ fn sample(tree: &[u32], role: Root, peaks: &mut Peaks, shares_next: &mut Instant
         return;
     } else {
         *shares_next = Instant::now() + SHARES_EVERY;
-        total(tree, Shared::Once)
+        total(&holders(tree), Shared::Once)
     };
     peaks.samples += 1;
     peaks.anon_bytes = peaks.anon_bytes.max(held.anon_bytes.min(whole.anon_bytes));

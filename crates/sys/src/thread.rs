@@ -27,7 +27,7 @@ const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
 const CLONE_UNTRACED: usize = 0x80_0000;
 
 /// Room below the thread pointer, where the initial-exec variables of the host's libraries would be. Nothing of ours
-/// uses them; should a foreign memcpy look at one, it finds zeros instead of a fault.
+/// uses them; should a foreign function look at one, it finds zeros instead of a fault.
 const TLS_BYTES: usize = 16 * PAGE_BYTES;
 /// Stack of a bare thread.
 const STACK_BYTES: usize = 64 * PAGE_BYTES;
