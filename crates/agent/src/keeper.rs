@@ -17,6 +17,7 @@ use codec::Codec;
 use page::{ByteCount, PAGE_BYTES, PageCount};
 use pager::ledger::occupant::Occupancy;
 use pager::ledger::reference_log::{Owner, ReferenceLog};
+use pager::ledger::tracing::AgentThread;
 use pager::ledger::{Counter, Phase, Process};
 use pager::{Config, Pager, Party, Reclaimer, Standing};
 use store::AnyStore;
@@ -106,7 +107,9 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     let limit = sys::process::raise_descriptor_limit();
     let lifted = sys::addresses::lift();
     let room = crate::heap::has_room(pager::JOURNAL_BYTES).map_err(Obstacle::of(NO_MEMORY));
-    let traced = room.and_then(|()| traced::ensure(agent, thread::thread_id()).map_err(Obstacle::of(traced::REFUSED)));
+    let traced = room.and_then(|()| {
+        traced::ensure(agent, AgentThread::Reclaimer, thread::thread_id()).map_err(Obstacle::of(traced::REFUSED))
+    });
     let opened = traced.and_then(|()| open(agent, &membership));
     limit.into_iter().for_each(RaisedLimit::restore);
     let keeper = match opened {
@@ -144,13 +147,13 @@ pub(crate) fn start_threads(agent: &'static Agent, keeper: &'static Keeper) -> R
     // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
     let handler = unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) }?;
     keeper.handler.store(handler, Ordering::Relaxed);
-    traced::ensure(agent, handler)?;
+    traced::ensure(agent, AgentThread::Handler, handler)?;
     while !keeper.is_serving.load(Ordering::Acquire) {
         thread::sleep(Duration::from_micros(20));
     }
     // SAFETY: as above, for the writer.
     let writer = unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) }?;
-    traced::ensure(agent, writer)
+    traced::ensure(agent, AgentThread::Writer, writer)
 }
 
 /// What kept us from managing.

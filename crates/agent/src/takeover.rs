@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use page::PageIndex;
 use pager::ledger::Phase;
+use pager::ledger::tracing::AgentThread;
 use pager::{FreshBacking, Inherited, Reclaimer};
 use sys::handover::{Line, Reception, move_above, renumber};
 use sys::kernel::{Message, PageRange};
@@ -123,7 +124,7 @@ impl Means {
             // The journal has come along.
             crate::heap::has_room(0).map_err(Obstacle::of(keeper::NO_MEMORY))?;
         }
-        traced::ensure(agent, thread::thread_id()).map_err(Obstacle::of(traced::REFUSED))?;
+        traced::ensure(agent, AgentThread::Reclaimer, thread::thread_id()).map_err(Obstacle::of(traced::REFUSED))?;
         let openings = Openings::open(Some(proc)).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
         let reception = Reception::open().map_err(Obstacle::of("no socket for forked processes"))?;
         // After chroot or setuid there may be no way to the directory.

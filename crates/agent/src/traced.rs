@@ -1,14 +1,15 @@
-//! Programs that look for leaks stop all threads of their process at their end, the agent's too, and then read memory that only
-//! the agent can bring (the sanitizers' leak checker, by ptrace). A thread has one tracer: where `pleat run` is that already, the program
-//! cannot stop it.
+//! Who stops all threads of a process by ptrace stops the agent's, too, and then reads memory that only the agent can bring:
+//! `strace -f -p`, debuggers, and the sanitizers' leak checker, which a program has in itself. A thread has one tracer: where
+//! `pleat run` is that already, nobody else can stop it.
 
 use core::time::Duration;
 
+use pager::ledger::tracing::{AgentThread, Urgency};
 use sys::{Errno, thread};
 
 use crate::watcher::{self, Agent};
 
-/// Why such a program is not managed, where it cannot be.
+/// Why a program that looks for leaks is not managed, where it cannot be.
 pub(crate) const REFUSED: &str =
     "it would stop the agent's threads to look for leaks, and `pleat run` may not trace them";
 
@@ -16,22 +17,25 @@ pub(crate) const REFUSED: &str =
 const PATIENCE_NS: u64 = 10_000_000_000;
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// Has a thread of the agent's traced, if this is such a program.
-pub(crate) fn ensure(agent: &Agent, thread: u32) -> Result<(), Errno> {
+/// Has a thread of the agent's traced: at once, if this program looks for leaks, and else when `pleat run` gets round to it.
+pub(crate) fn ensure(agent: &Agent, which: AgentThread, thread: u32) -> Result<(), Errno> {
+    let membership = agent.membership();
+    let traceable = &membership.entry.tracing.threads[which as usize];
     if !agent.looks_for_leaks {
+        // In user mode nobody but the program's own threads misses a page, and those stop while they do. Elsewhere it is another's number.
+        if !membership.is_in_user_mode() && !membership.is_elsewhere {
+            traceable.ask(thread, Urgency::AtLeisure);
+        }
         return Ok(());
     }
-    let membership = agent.membership();
     if membership.is_elsewhere {
-        // There it is another's number.
         return Err(Errno::NOTSUP);
     }
-    let tracing = &membership.entry.tracing;
-    tracing.ask(thread);
+    traceable.ask(thread, Urgency::AtOnce);
     membership.ledger.ask_for_look();
     let deadline = sys::clock::now_ns() + PATIENCE_NS;
     loop {
-        match tracing.answer() {
+        match traceable.answer() {
             Some(true) => return Ok(()),
             Some(false) => return Err(Errno::PERM),
             None if watcher::is_orphaned(&membership) => return Err(Errno::SRCH),

@@ -130,6 +130,27 @@ pub(crate) fn has_stopped_thread(pid: u32) -> bool {
     stats.any(Stat::is_stopped)
 }
 
+/// Who traces a process's main thread, if anybody does.
+pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    tracer.trim().parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// Whether a tracer has stopped every thread of a process but these.
+pub(crate) fn is_held_but_for(pid: u32, threads: &[u32]) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut others = tasks.filter(|task| {
+        let number = task.file_name().to_str().and_then(|name| name.parse().ok());
+        !number.is_some_and(|number| threads.contains(&number))
+    });
+    let is_held = |task: &fs::DirEntry| match fs::read(task.path().join("stat")) {
+        Ok(stat) => Stat::parse(&stat).is_some_and(|stat| stat.state == b't' || stat.is_dead()),
+        Err(error) => is_absent(&error),
+    };
+    others.all(|task| is_held(&task))
+}
+
 /// Whether this process belongs to the foreground job of its terminal.
 pub(crate) fn is_foreground() -> bool {
     let stat = fs::read("/proc/self/stat").unwrap_or_default();

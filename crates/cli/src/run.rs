@@ -28,6 +28,7 @@ use crate::strays::Strays;
 use crate::supervise::{End, Supervisor};
 use crate::swap::{self, Swap};
 use crate::table::Table;
+use crate::tracers::Tracers;
 use crate::{agent, budget, occupant, program, summary, system, userfaultfd};
 
 /// Runs the program.
@@ -77,6 +78,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
         signals,
         bell: Bell::hang(ledger).context("cannot listen to the agents")?,
         table: Table::new(ledger),
+        tracers: Tracers::new(ledger),
         strays: Strays::default(),
         swap_warning: swap.as_ref().and_then(Swap::warning),
         stats,

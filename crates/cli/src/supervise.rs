@@ -21,7 +21,7 @@ use crate::signals::Signals;
 use crate::stats::{Report, StatsFile};
 use crate::strays::Strays;
 use crate::table::{Look, Table};
-use crate::tracers;
+use crate::tracers::Tracers;
 
 /// Faster than a program can fill memory: a page fault clears 4 KiB in a microsecond on the machines we know.
 const GROWTH_BYTES_PER_SECOND: u64 = 4 << 30;
@@ -30,6 +30,8 @@ const WATCH_MIN: Duration = Duration::from_millis(3);
 const WATCH_MAX: Duration = Duration::from_millis(200);
 /// The time between two looks once the agents work: they need no more waking, only counting.
 const MANAGE_EVERY: Duration = Duration::from_millis(50);
+/// The same while a debugger may wait for us.
+const DEBUGGED_EVERY: Duration = Duration::from_millis(10);
 /// The time between two documents of statistics.
 const STATS_EVERY: Duration = Duration::from_secs(1);
 
@@ -52,6 +54,7 @@ pub(crate) struct Supervisor {
     pub(crate) signals: Signals,
     pub(crate) bell: Bell,
     pub(crate) table: Table,
+    pub(crate) tracers: Tracers,
     pub(crate) strays: Strays,
     /// Printed when the agents start to work: a run that fits never uses its swap file.
     pub(crate) swap_warning: Option<String>,
@@ -120,7 +123,7 @@ impl Supervisor {
 
     /// One look at all processes. Returns when the next one is due.
     fn look(&mut self, elapsed: Duration, thorough: bool) -> Duration {
-        tracers::look(self.ledger);
+        let is_debugged = self.tracers.look();
         let given = self.ledger.given_bytes.load(Relaxed);
         let look = self.table.look(elapsed, thorough);
         let own = proc::resident_anonymous(std::process::id()).unwrap_or_default();
@@ -143,7 +146,7 @@ impl Supervisor {
         if !is_active {
             self.ledger.activate();
         }
-        MANAGE_EVERY
+        if is_debugged { DEBUGGED_EVERY } else { MANAGE_EVERY }
     }
 
     /// Prints a line that an agent could not print itself: the program's standard error is a socket, or closed.
@@ -200,6 +203,7 @@ impl Supervisor {
         {
             // The shell that waits for us is to see the job stop. On SIGCONT we go on here, and hand it on.
             // A SIGSTOP outside the terminal's foreground is somebody's who will continue the program, not us.
+            self.tracers.settle();
             signal::raise(Signal::SIGSTOP).context("cannot stop")?;
         }
         Ok(None)

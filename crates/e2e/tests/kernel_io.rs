@@ -124,6 +124,18 @@ fn who_traces_every_thread_does_not_hold_the_agents() {
     }
 }
 
+/// Who attaches to a program that runs already takes every thread that he is given: the agent's are traced by `pleat run` then. A debugger,
+/// which does not take no for an answer, is given them once nobody misses a page.
+#[test]
+fn who_attaches_to_every_thread_ends() {
+    for how in ["calls", "debugger"] {
+        if let Some(run) = crossed("attaching.c", how) {
+            assert_cold(&run);
+            assert!(number(&run, " threads were refused") > 0, "{}", run.stderr);
+        }
+    }
+}
+
 /// Attributes, counts and answers of performance events; and stacks that are copied where nobody may wait for a page.
 #[test]
 fn performance_events_of_cold_memory() {

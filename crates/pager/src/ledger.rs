@@ -22,7 +22,7 @@ pub mod tracing;
 pub mod turns;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0b");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0c");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].

@@ -26,6 +26,25 @@ pub(crate) struct Action {
 
 impl Action {
     pub(crate) const DEFAULT: Self = Self { handler: DEFAULT, flags: 0, restorer: 0, mask: 0 };
+
+    /// A handler of ours, during which every signal is blocked.
+    pub(crate) fn of(handler: u64, flags: u64) -> Self {
+        let (restorer_flag, restorer) = RESTORER;
+        let restorer = restorer.map_or(0, |restorer| restorer as *const () as u64);
+        Self { handler, flags: flags | restorer_flag, restorer, mask: u64::MAX }
+    }
+}
+
+/// How a handler comes back, and the flag that says that there is one: elsewhere than on x86-64 the kernel brings its own.
+#[cfg(target_arch = "x86_64")]
+const RESTORER: (u64, Option<unsafe extern "C" fn()>) = (SA_RESTORER, Some(come_back));
+#[cfg(not(target_arch = "x86_64"))]
+const RESTORER: (u64, Option<unsafe extern "C" fn()>) = (0, None);
+
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn come_back() {
+    core::arch::naked_asm!("mov eax, 15", "syscall", "ud2")
 }
 
 /// Sets the kernel's action, if there is one to set, and returns the one before.

@@ -251,26 +251,12 @@ extern "C" fn handle(signal: c_int, information: *const Information, context: *m
 /// For good: a thread that was asked may come to it later. What others send goes on to the handler that was there.
 fn handle_signals() {
     let ours = handle as *const () as u64;
-    let (restorer_flag, restorer) = RESTORER;
     let Ok(before) = action::set(SIGNAL as u64, None) else { return };
     if before.handler != ours {
         BEFORE.store(before.handler, Ordering::Relaxed);
-        let flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | restorer_flag;
-        let restorer = restorer.map_or(0, |restorer| restorer as *const () as u64);
-        let _ = action::set(SIGNAL as u64, Some(Action { handler: ours, flags, restorer, mask: u64::MAX }));
+        let flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+        let _ = action::set(SIGNAL as u64, Some(Action::of(ours, flags)));
     }
-}
-
-/// How a handler comes back, and the flag that says that there is one: elsewhere than on x86-64 the kernel brings its own.
-#[cfg(target_arch = "x86_64")]
-const RESTORER: (u64, Option<unsafe extern "C" fn()>) = (action::SA_RESTORER, Some(come_back));
-#[cfg(not(target_arch = "x86_64"))]
-const RESTORER: (u64, Option<unsafe extern "C" fn()>) = (0, None);
-
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-unsafe extern "C" fn come_back() {
-    core::arch::naked_asm!("mov eax, 15", "syscall", "ud2")
 }
 
 /// What /proc tells of a thread.

@@ -11,7 +11,10 @@ use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, UserfaultfdFlags};
-use rustix::process::{Pid, PidfdFlags, Signal};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::action::Action;
 
 /// A type that may lie in memory shared with other processes.
 ///
@@ -85,6 +88,12 @@ pub fn wait_for_any(numbers: impl Iterator<Item = i32>, limit: Option<Duration>)
     // INTR: as if the time were over.
     let ready = rustix::event::poll(&mut fds, limit.as_ref()).unwrap_or(0);
     (ready > 0).then(|| fds.iter().position(|fd| !fd.revents().is_empty())).flatten()
+}
+
+/// From now on this signal, sent to a thread of this process, ends the call in which the thread waits (EINTR), and does nothing else.
+pub fn interrupt_by(signal: Signal) -> Result<(), Errno> {
+    extern "C" fn do_nothing(_signal: i32) {}
+    crate::action::set(signal.as_raw() as u64, Some(Action::of(do_nothing as *const () as u64, 0))).map(|_| ())
 }
 
 /// Closes this process's descriptors from this number on. Nobody in it may own one of them.

@@ -1,29 +1,60 @@
-//! Which of an agent's threads `pleat run` is to trace, so that the program cannot stop them.
+//! Which of an agent's threads `pleat run` is to trace, so that whoever traces the program later cannot stop them.
 
 use core::sync::atomic::{
     AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Where a question is. Zero: nobody has asked.
-const ASKED: u32 = 1;
-const TAKEN: u32 = 2;
-const TRACED: u32 = 3;
-const REFUSED: u32 = 4;
+/// The threads of an agent, by their places in [`Tracing::threads`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum AgentThread {
+    /// Waits for memory to get short, and reclaims it then.
+    Reclaimer,
+    /// Serves faults.
+    Handler,
+    /// Writes segments to the swap file.
+    Writer,
+}
 
-/// One question at a time: the agent asks and waits for the answer. Zero is valid.
+/// Those of one agent. Zero is valid.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Tracing {
+    /// By [`AgentThread`].
+    pub threads: [Traceable; 3],
+}
+
+/// A thread that is to be traced.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Traceable {
     thread: AtomicU32,
     state: AtomicU32,
 }
 
-impl Tracing {
-    /// For the agent: asks for a thread of its process.
-    pub fn ask(&self, thread: u32) {
+/// Where a thread is. Zero: there is none.
+const LISTED: u32 = 1;
+const ASKED: u32 = 2;
+const TAKEN: u32 = 3;
+const TRACED: u32 = 4;
+const REFUSED: u32 = 5;
+
+/// How soon a thread is to be traced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// Once its process has lived for a while: nothing depends on it.
+    AtLeisure,
+    /// Now: its agent waits for the answer.
+    AtOnce,
+}
+
+impl Traceable {
+    /// For the agent: this thread is to be traced.
+    pub fn ask(&self, thread: u32, urgency: Urgency) {
         self.thread.store(thread, Relaxed);
-        self.state.store(ASKED, Release);
+        let state = if urgency == Urgency::AtOnce { ASKED } else { LISTED };
+        self.state.store(state, Release);
     }
 
     /// For the agent: whether the thread is traced; `None` as long as nobody has answered.
@@ -35,9 +66,19 @@ impl Tracing {
         }
     }
 
+    /// For `pleat run`: whether somebody has asked, and how soon it is to be.
+    pub fn wanted(&self) -> Option<Urgency> {
+        match self.state.load(Acquire) {
+            LISTED => Some(Urgency::AtLeisure),
+            ASKED => Some(Urgency::AtOnce),
+            _ => None,
+        }
+    }
+
     /// For `pleat run`: the thread that has been asked for; each question is taken once.
     pub fn take(&self) -> Option<u32> {
-        self.state.compare_exchange(ASKED, TAKEN, AcqRel, Relaxed).ok().map(|_| self.thread.load(Relaxed))
+        let take = |state| self.state.compare_exchange(state, TAKEN, AcqRel, Relaxed).is_ok();
+        (take(ASKED) || take(LISTED)).then(|| self.thread.load(Relaxed))
     }
 
     /// For `pleat run`: answers what it has taken.
@@ -45,6 +86,12 @@ impl Tracing {
         let answer = if is_traced { TRACED } else { REFUSED };
         // Where it fails the agent has gone and another one has the entry.
         let _ = self.state.compare_exchange(TAKEN, answer, Release, Relaxed);
+    }
+
+    /// For `pleat run`: it traces the thread no more, and will again at leisure.
+    pub fn let_go(&self) {
+        // As in `reply`.
+        let _ = self.state.compare_exchange(TRACED, LISTED, Release, Relaxed);
     }
 }
 
@@ -54,17 +101,29 @@ mod tests {
 
     #[test]
     fn a_question_is_taken_once_and_answered() {
-        let tracing = Tracing::default();
-        assert_eq!((tracing.take(), tracing.answer()), (None, None));
-        for (thread, is_traced) in [(7, true), (8, false)] {
-            tracing.ask(thread);
-            assert_eq!(tracing.answer(), None, "the answer before is void");
-            assert_eq!((tracing.take(), tracing.take()), (Some(thread), None));
-            tracing.reply(is_traced);
-            assert_eq!(tracing.answer(), Some(is_traced));
+        let thread = Traceable::default();
+        assert_eq!((thread.wanted(), thread.take(), thread.answer()), (None, None, None));
+        for (number, urgency, is_traced) in [(7, Urgency::AtOnce, true), (8, Urgency::AtLeisure, false)] {
+            thread.ask(number, urgency);
+            assert_eq!((thread.answer(), thread.wanted()), (None, Some(urgency)), "the answer before is void");
+            assert_eq!((thread.take(), thread.take(), thread.wanted()), (Some(number), None, None));
+            thread.reply(is_traced);
+            assert_eq!(thread.answer(), Some(is_traced));
         }
-        tracing.ask(9);
-        tracing.reply(true);
-        assert_eq!(tracing.answer(), None, "nobody has taken it");
+        thread.ask(9, Urgency::AtOnce);
+        thread.reply(true);
+        assert_eq!(thread.answer(), None, "nobody has taken it");
+    }
+
+    #[test]
+    fn what_is_let_go_is_traced_again() {
+        let thread = Traceable::default();
+        thread.let_go();
+        assert_eq!(thread.wanted(), None, "it was not traced");
+        thread.ask(7, Urgency::AtOnce);
+        thread.take();
+        thread.reply(true);
+        thread.let_go();
+        assert_eq!((thread.wanted(), thread.take()), (Some(Urgency::AtLeisure), Some(7)));
     }
 }
