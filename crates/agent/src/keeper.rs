@@ -2,15 +2,12 @@
 //!
 //! It opens what management needs, starts the handler, and reclaims for the rest of the process's life.
 
-use core::ffi::CStr;
-use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 use core::time::Duration;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
-use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
+use backing::BackingError;
 use cache::system::{Admission, Choice as _, SizingName, StoreName, System, WriteBack};
 use cache::{AreaKeeper, Cache};
 use codec::Codec;
@@ -36,6 +33,7 @@ use crate::failure::{end, fail, say};
 use crate::fork::Forks;
 use crate::handler;
 use crate::share::Losses;
+use crate::swap;
 use crate::traced;
 use crate::watcher::Agent;
 
@@ -195,10 +193,13 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let system = chosen_system(membership, codec);
     let (store, area) = open_store(membership, &system, codec).map_err(Obstacle::of("no address space"))?;
     let forks = Forks::open().map_err(Obstacle::of("no socket for forked processes"))?;
-    let log = match open_swap_file(membership).map_err(Obstacle::of("no swap file"))? {
+    let log = match swap::open_file(membership).map_err(Obstacle::of("no swap file"))? {
         Some(file) => {
             forks.pass_on(file.file().number());
-            Some(segment_log(device(file, &agent.fault), membership).map_err(Obstacle::of("no random key"))?)
+            Some(
+                swap::segment_log(swap::device(file, &agent.fault), membership)
+                    .map_err(Obstacle::of("no random key"))?,
+            )
         }
         None => None,
     };
@@ -281,113 +282,6 @@ fn chosen_codec(membership: &Membership) -> &'static dyn Codec {
     codec::ALL[place]
 }
 
-/// The swap file as the log sees it, with the fault that `PLEAT_FAULT` may ask for.
-pub(crate) fn device(file: SwapFile, fault: &[u8]) -> Box<dyn BackingStore> {
-    match fault {
-        b"swap-hangs" => Box::new(Hung(file)),
-        b"swap-eio" => Box::new(Unreadable { file, bytes: 0..u64::MAX }),
-        // A forked child has its parent's file, fault and all, and a sound one of its own.
-        b"swap-eio-once" if !HAS_FAULT.swap(true, Ordering::Relaxed) => {
-            Box::new(Unreadable { file, bytes: UNREADABLE_BYTES })
-        }
-        _ => Box::new(file),
-    }
-}
-
-/// A device that never answers a write.
-struct Hung(SwapFile);
-
-impl BackingStore for Hung {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
-        self.0.read_at(offset, out)
-    }
-    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<(), BackingError> {
-        loop {
-            thread::sleep(Duration::from_secs(1000));
-        }
-    }
-    fn discard(&self, offset: u64, bytes: u64) {
-        self.0.discard(offset, bytes);
-    }
-    fn bytes_max(&self) -> u64 {
-        self.0.bytes_max()
-    }
-}
-
-/// What `swap-eio-once` spoils: a block in the midst of a segment, so far on that a program which has just passed its budget writes
-/// what it has filled itself there.
-const UNREADABLE_BYTES: Range<u64> = (8 << 20) + (32 << 10)..(8 << 20) + (36 << 10);
-/// Whether this process, or one that it is forked from, has the file with that block.
-static HAS_FAULT: AtomicBool = AtomicBool::new(false);
-
-/// A device that takes everything and does not give these bytes back.
-struct Unreadable {
-    file: SwapFile,
-    bytes: Range<u64>,
-}
-
-impl BackingStore for Unreadable {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
-        if offset < self.bytes.end && self.bytes.start < offset + out.len() as u64 {
-            return Err(BackingError::Io { offset, errno: Errno::IO });
-        }
-        self.file.read_at(offset, out)
-    }
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BackingError> {
-        self.file.write_at(offset, bytes)
-    }
-    fn discard(&self, offset: u64, bytes: u64) {
-        self.file.discard(offset, bytes);
-    }
-    fn bytes_max(&self) -> u64 {
-        self.file.bytes_max()
-    }
-}
-
-fn segment_log(device: Box<dyn BackingStore>, membership: &Membership) -> Result<SegmentLog, Errno> {
-    // A segment is large so that writing is cheap, but those in memory must be a small part of the budget.
-    let part = membership.ledger.budget_bytes.load(Ordering::Relaxed) / (membership.managed().count() as u64 + 1);
-    let segment_bytes = (part / 256).next_power_of_two().clamp(64 << 10, backing::SEGMENT_BYTES as u64) as usize;
-    let key = sys::process::random_key()?;
-    let bytes_max = swap_bytes_max(membership);
-    Ok(SegmentLog::with_segment_bytes(device, key, bytes_max, segment_bytes))
-}
-
-fn swap_bytes_max(membership: &Membership) -> u64 {
-    membership.ledger.swap_bytes_max.load(Ordering::Relaxed)
-}
-
-/// A swap file of this process's own at the place of `--swap`; none if there is to be none.
-pub(crate) fn open_swap_file(membership: &Membership) -> Result<Option<SwapFile>, Errno> {
-    let bytes_max = swap_bytes_max(membership);
-    if bytes_max == 0 {
-        return Ok(None);
-    }
-    let mut path = swap_path(membership);
-    let named = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
-    let opened = match SwapFile::create_in(named, bytes_max) {
-        // Not a directory: a file that the user has set aside. It serves one process of the run.
-        Err(Errno::NOTDIR) => SwapFile::open(named, bytes_max),
-        other => other,
-    };
-    match opened {
-        // There is none of that name, or another process has it: one without a name in the same directory does as well.
-        Err(Errno::NOENT | Errno::WOULDBLOCK) => {
-            path.truncate(path.iter().rposition(|byte| *byte == b'/').unwrap_or(0) + 1);
-            path.push(0);
-            let directory = CStr::from_bytes_with_nul(&path).expect("cut again");
-            SwapFile::create_in(directory, bytes_max).map(Some)
-        }
-        other => other.map(Some),
-    }
-}
-
-/// The path and a zero byte. No `CString`: making one can unwind as alloc is built, and there is nobody here who could.
-fn swap_path(membership: &Membership) -> Vec<u8> {
-    let words = membership.ledger.swap_path.iter().map(|word| word.load(Ordering::Relaxed).to_le_bytes());
-    words.flatten().take_while(|byte| *byte != 0).chain([0]).collect()
-}
-
 pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut reclaimer: Reclaimer) -> ! {
     thread::ask_for_short_slices();
     let mut watchdog = Watchdog::default();
@@ -413,7 +307,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
             membership.entry.promised_bytes.store(0, Ordering::Relaxed);
         }
         if losses.is_beyond(share, rest.exhausted, now) {
-            report_exhausted(membership);
+            report_exhausted(membership, pager.swap_trouble());
         }
         watchdog.look(keeper);
         afterlife.look(now, |own| pager.kernel.files().has_only(own));
@@ -422,13 +316,17 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
 }
 
 /// The budget cannot be met: what `--when-full` says.
-fn report_exhausted(membership: &Membership) {
+fn report_exhausted(membership: &Membership, trouble: Option<BackingError>) {
     membership.entry.add(Counter::Exceeded, 1);
     let budget_mib = membership.ledger.budget_bytes.load(Ordering::Relaxed) >> 20;
-    let advice = if membership.ledger.swap_bytes_max.load(Ordering::Relaxed) == 0 {
-        "there is no swap file: raise --ram, or give --swap a directory on a disk that can be written"
-    } else {
-        "raise --ram, or allow more swap with --swap and --swap-size"
+    let advice = match trouble {
+        Some(BackingError::Io { .. }) => {
+            "the swap file cannot be written: raise --ram, or give --swap a directory on a disk that can be written"
+        }
+        _ if membership.ledger.swap_bytes_max.load(Ordering::Relaxed) == 0 => {
+            "there is no swap file: raise --ram, or give --swap a directory on a disk that can be written"
+        }
+        _ => "raise --ram, or allow more swap with --swap and --swap-size",
     };
     if membership.ledger.stop_when_full.load(Ordering::Relaxed) != 0 {
         end(

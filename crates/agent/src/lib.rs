@@ -48,6 +48,7 @@ mod raw_calls;
 mod refused;
 mod share;
 mod stages;
+mod swap;
 mod takeover;
 mod traced;
 mod unshare;

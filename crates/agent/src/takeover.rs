@@ -24,6 +24,7 @@ use crate::fork::{
     YOURS,
 };
 use crate::keeper::{self, Keeper, Obstacle};
+use crate::swap;
 use crate::traced;
 use crate::watcher::Agent;
 
@@ -128,10 +129,10 @@ impl Means {
         let openings = Openings::open(Some(proc)).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
         let reception = Reception::open().map_err(Obstacle::of("no socket for forked processes"))?;
         // After chroot or setuid there may be no way to the directory.
-        let file = keeper::open_swap_file(&agent.membership()).map_err(Obstacle::of("no swap file"))?;
+        let file = swap::open_file(&agent.membership()).map_err(Obstacle::of("no swap file"))?;
         let swap_file = file.as_ref().map(|file| file.file().number());
         let key = sys::process::random_key().map_err(Obstacle::of("no random key"))?;
-        let fresh = file.map(|file| FreshBacking { store: keeper::device(file, &agent.fault), key });
+        let fresh = file.map(|file| FreshBacking { store: swap::device(file, &agent.fault), key });
         Ok(Self { openings, reception, fresh, swap_file })
     }
 }

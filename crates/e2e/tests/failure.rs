@@ -149,6 +149,24 @@ fn a_swap_file_that_cannot_be_read_ends_the_program() {
     }
 }
 
+/// A disk that has failed for good before anything was written loses nothing.
+#[test]
+fn a_swap_file_that_cannot_be_written_costs_the_budget_alone() {
+    let turn = turn("unwritable");
+    let job = words([python(), "-c", DELETES, "/nonexistent"]);
+    let before = plain(&job);
+    for mode in MODES {
+        let mut command = pleat_command(&turn.options_in(mode, "80M"), &job);
+        command.env("PLEAT_FAULT", "swap-unwritable");
+        let after = folded_by(command);
+        println!("{mode}: {:.1?} against {:.1?}", after.wall, before.wall);
+        assert_same(&before, &after);
+        assert_eq!(after.stderr.lines().count(), 1, "{mode}: {}", after.stderr);
+        assert!(after.stderr.contains("cannot be met, the program goes on above it: the swap file cannot be written"));
+        turn.assert_clean(&after);
+    }
+}
+
 /// While its parent's agent serves it: the parent does not touch the page.
 #[test]
 fn a_swap_file_that_cannot_be_read_for_a_forked_child_ends_the_child_alone() {

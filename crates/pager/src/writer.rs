@@ -84,6 +84,11 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         None
     }
 
+    /// Why the swap file takes nothing, if a write has failed.
+    pub fn swap_trouble(&self) -> Option<BackingError> {
+        self.lock().cache.log().and_then(|log| log.trouble())
+    }
+
     /// Lets the log offer a segment whose write failed once more, when it is time.
     pub(crate) fn retry_writes(&self) {
         let now = self.kernel.now_ns();

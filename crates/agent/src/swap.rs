@@ -1,0 +1,141 @@
+//! The swap file of a process, the log in it, and the faults of its device that `PLEAT_FAULT` may ask for.
+
+use core::ffi::CStr;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
+use sys::{Errno, thread};
+
+use crate::entry::Membership;
+
+/// A swap file of this process's own at the place of `--swap`; none if there is to be none.
+pub(crate) fn open_file(membership: &Membership) -> Result<Option<SwapFile>, Errno> {
+    let bytes_max = bytes_max(membership);
+    if bytes_max == 0 {
+        return Ok(None);
+    }
+    let mut path = path(membership);
+    let named = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
+    let opened = match SwapFile::create_in(named, bytes_max) {
+        // Not a directory: a file that the user has set aside. It serves one process of the run.
+        Err(Errno::NOTDIR) => SwapFile::open(named, bytes_max),
+        other => other,
+    };
+    match opened {
+        // There is none of that name, or another process has it: one without a name in the same directory does as well.
+        Err(Errno::NOENT | Errno::WOULDBLOCK) => {
+            path.truncate(path.iter().rposition(|byte| *byte == b'/').unwrap_or(0) + 1);
+            path.push(0);
+            let directory = CStr::from_bytes_with_nul(&path).expect("cut again");
+            SwapFile::create_in(directory, bytes_max).map(Some)
+        }
+        other => other.map(Some),
+    }
+}
+
+/// The path and a zero byte. No `CString`: making one can unwind as alloc is built, and there is nobody here who could.
+fn path(membership: &Membership) -> Vec<u8> {
+    let words = membership.ledger.swap_path.iter().map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+    words.flatten().take_while(|byte| *byte != 0).chain([0]).collect()
+}
+
+/// The log in a swap file.
+pub(crate) fn segment_log(device: Box<dyn BackingStore>, membership: &Membership) -> Result<SegmentLog, Errno> {
+    // A segment is large so that writing is cheap, but those in memory must be a small part of the budget.
+    let part = membership.ledger.budget_bytes.load(Ordering::Relaxed) / (membership.managed().count() as u64 + 1);
+    let segment_bytes = (part / 256).next_power_of_two().clamp(64 << 10, backing::SEGMENT_BYTES as u64) as usize;
+    let key = sys::process::random_key()?;
+    let bytes_max = bytes_max(membership);
+    Ok(SegmentLog::with_segment_bytes(device, key, bytes_max, segment_bytes))
+}
+
+fn bytes_max(membership: &Membership) -> u64 {
+    membership.ledger.swap_bytes_max.load(Ordering::Relaxed)
+}
+
+/// The swap file as the log sees it, with the fault that `PLEAT_FAULT` may ask for.
+pub(crate) fn device(file: SwapFile, fault: &[u8]) -> Box<dyn BackingStore> {
+    match fault {
+        b"swap-hangs" => Box::new(Hung(file)),
+        b"swap-eio" => Box::new(Unreadable { file, bytes: 0..u64::MAX }),
+        b"swap-unwritable" => Box::new(Unwritable(file)),
+        // A forked child has its parent's file, fault and all, and a sound one of its own.
+        b"swap-eio-once" if !HAS_FAULT.swap(true, Ordering::Relaxed) => {
+            Box::new(Unreadable { file, bytes: UNREADABLE_BYTES })
+        }
+        _ => Box::new(file),
+    }
+}
+
+/// A device that never answers a write.
+struct Hung(SwapFile);
+
+impl BackingStore for Hung {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
+        self.0.read_at(offset, out)
+    }
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<(), BackingError> {
+        loop {
+            thread::sleep(Duration::from_secs(1000));
+        }
+    }
+    fn discard(&self, offset: u64, bytes: u64) {
+        self.0.discard(offset, bytes);
+    }
+    fn bytes_max(&self) -> u64 {
+        self.0.bytes_max()
+    }
+}
+
+/// A device that has failed for good.
+struct Unwritable(SwapFile);
+
+impl BackingStore for Unwritable {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
+        self.0.read_at(offset, out)
+    }
+    fn write_at(&self, offset: u64, _bytes: &[u8]) -> Result<(), BackingError> {
+        Err(BackingError::Io { offset, errno: Errno::IO })
+    }
+    fn discard(&self, offset: u64, bytes: u64) {
+        self.0.discard(offset, bytes);
+    }
+    fn bytes_max(&self) -> u64 {
+        self.0.bytes_max()
+    }
+}
+
+/// What `swap-eio-once` spoils: a block in the midst of a segment, so far on that a program which has just passed its budget writes
+/// what it has filled itself there.
+const UNREADABLE_BYTES: Range<u64> = (8 << 20) + (32 << 10)..(8 << 20) + (36 << 10);
+/// Whether this process, or one that it is forked from, has the file with that block.
+static HAS_FAULT: AtomicBool = AtomicBool::new(false);
+
+/// A device that takes everything and does not give these bytes back.
+struct Unreadable {
+    file: SwapFile,
+    bytes: Range<u64>,
+}
+
+impl BackingStore for Unreadable {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
+        if offset < self.bytes.end && self.bytes.start < offset + out.len() as u64 {
+            return Err(BackingError::Io { offset, errno: Errno::IO });
+        }
+        self.file.read_at(offset, out)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BackingError> {
+        self.file.write_at(offset, bytes)
+    }
+    fn discard(&self, offset: u64, bytes: u64) {
+        self.file.discard(offset, bytes);
+    }
+    fn bytes_max(&self) -> u64 {
+        self.file.bytes_max()
+    }
+}
