@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use crate::sh;
 
-/// Run first, for they take longest, and the others fit in beside the last of them.
-const LONGEST: &[&str] = &["pager", "model", "sim"];
+/// Run first, for they take longest, and the others fit in beside the last of them: crates, and end-to-end tests.
+const LONGEST: &[&str] = &["pager", "model", "sim", "layout", "raw_forks", "exits", "kernel_io"];
 
 /// A program with tests.
 pub(crate) struct TestProgram {
@@ -79,36 +79,53 @@ impl TestProgram {
     }
 
     fn place(&self) -> usize {
-        LONGEST.iter().position(|name| *name == self.of()).unwrap_or(LONGEST.len())
+        let is_it = |name: &&str| [self.of(), self.name()].contains(name);
+        LONGEST.iter().position(is_it).unwrap_or(LONGEST.len())
     }
 
-    /// Runs tests of a program under pleat, one after the other; shows what they print, and adds the reasons why some were
-    /// skipped. Whether all have passed.
-    pub(crate) fn run_alone(&self, skipped: &Mutex<Vec<String>>) -> Result<bool> {
-        let begun = Instant::now();
+    /// Of tests of programs under pleat: one after the other, with what they print.
+    fn command_under_pleat(&self) -> Command {
         let mut command = self.command();
         command.args(["--nocapture", "--test-threads=1"]).env("PLEAT_BIN", sh::release("pleat"));
+        command
+    }
+
+    /// Runs tests of programs under pleat; shows what they print, and adds the reasons why some were skipped. Whether all have passed.
+    pub(crate) fn run_alone(&self, skipped: &Mutex<Vec<String>>) -> Result<bool> {
+        let begun = Instant::now();
+        let mut command = self.command_under_pleat();
         let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| self.label())?;
         for line in BufReader::new(child.stdout.take().context("stdout is piped")?).lines() {
             let line = line?;
             println!("{line}");
             std::io::stdout().flush()?;
-            let reason = line.find("skipped: ").map(|at| line[at..].to_owned());
-            skipped.lock().expect("nobody panics with it").extend(reason);
+            note(skipped, &line);
         }
         let passed = child.wait()?.success();
         println!("{}: {:.1} s", self.label(), begun.elapsed().as_secs_f64());
         Ok(passed)
     }
 
+    /// The same beside another; what they print is shown once they have ended.
+    pub(crate) fn run_under_pleat_beside(&self, skipped: &Mutex<Vec<String>>) -> Result<bool> {
+        let out = self.run_quietly(self.command_under_pleat())?;
+        String::from_utf8_lossy(&out.stdout).lines().for_each(|line| note(skipped, line));
+        Ok(out.status.success())
+    }
+
     /// Runs it, and shows what it prints once it has ended. Whether all of its tests have passed.
-    fn run_beside(&self) -> Result<bool> {
+    pub(crate) fn run_beside(&self) -> Result<bool> {
+        Ok(self.run_quietly(self.command())?.status.success())
+    }
+
+    fn run_quietly(&self, mut command: Command) -> Result<Output> {
         let begun = Instant::now();
-        let run = self.command().stdin(Stdio::null()).output().with_context(|| self.label())?;
+        let run = command.stdin(Stdio::null()).output().with_context(|| self.label())?;
         let mut out = std::io::stdout().lock();
-        out.write_all(&[run.stdout, run.stderr].concat())?;
+        out.write_all(&run.stdout)?;
+        out.write_all(&run.stderr)?;
         writeln!(out, "{}: {:.1} s", self.label(), begun.elapsed().as_secs_f64())?;
-        Ok(run.status.success())
+        Ok(run)
     }
 
     fn label(&self) -> String {
@@ -116,14 +133,23 @@ impl TestProgram {
     }
 }
 
+/// Keeps the reason why a test was skipped, if the line has one.
+fn note(skipped: &Mutex<Vec<String>>, line: &str) {
+    let reason = line.find("skipped: ").map(|at| line[at..].to_owned());
+    skipped.lock().expect("nobody panics with it").extend(reason);
+}
+
 /// Runs programs, two at a time: each has a test that takes longer than its others, and leaves a processor idle meanwhile.
-pub(crate) fn run_side_by_side(mut programs: Vec<&TestProgram>) -> Result<()> {
+pub(crate) fn run_side_by_side(
+    mut programs: Vec<&TestProgram>,
+    run: impl Fn(&TestProgram) -> Result<bool> + Sync,
+) -> Result<()> {
     programs.sort_by_key(|program| program.place());
     let (next, failed) = (Mutex::new(programs.into_iter()), Mutex::new(Vec::new()));
     let lane = || -> Result<()> {
         loop {
             let Some(program) = next.lock().expect("nobody panics with it").next() else { return Ok(()) };
-            if !program.run_beside()? {
+            if !run(program)? {
                 failed.lock().expect("nobody panics with it").push(program.label());
             }
         }

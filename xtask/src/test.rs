@@ -31,6 +31,10 @@ const PYTHON_NEEDED: &[(&str, &str)] = &[
 /// End-to-end tests that measure no memory, and wait most of the time: until what stands still would have been ended, or is.
 const IDLE: &[&str] = &["hung", "stopped"];
 
+/// End-to-end tests that nothing may run beside: they measure time or peaks closely, change settings of the machine, or leave something
+/// in its shared memory for a while, which others look for.
+const ALONE: &[&str] = &["bad_input", "overhead", "programs", "rights", "stats", "user_mode"];
+
 /// Runs everything; `quick` leaves the end-to-end tests out.
 pub(crate) fn run(quick: bool) -> Result<()> {
     let start = Instant::now();
@@ -47,13 +51,15 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     sh::run(&mut sh::cargo(&["test", "--quiet", "--workspace", "--doc"]))?;
     let skipped = Mutex::new(Vec::new());
     if quick {
-        suite::run_side_by_side(others)?;
+        suite::run_side_by_side(others, TestProgram::run_beside)?;
     } else {
         let (idle, busy): (Vec<_>, Vec<_>) = ours.into_iter().partition(|program| IDLE.contains(&program.name()));
         beside(&idle, others, &skipped)?;
         skipped.lock().expect("nobody panics with it").extend(check_other_architecture()?);
         println!("test: end to end");
-        end_to_end(&busy, &skipped)?;
+        let (alone, steady): (Vec<_>, Vec<_>) = busy.into_iter().partition(|program| ALONE.contains(&program.name()));
+        suite::run_side_by_side(steady, |program| program.run_under_pleat_beside(&skipped))?;
+        end_to_end(&alone, &skipped)?;
         println!("test: torture");
         torture::in_passing()?;
     }
@@ -123,7 +129,7 @@ fn nix_root() -> bool {
 fn beside(idle: &[&TestProgram], others: Vec<&TestProgram>, skipped: &Mutex<Vec<String>>) -> Result<()> {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| end_to_end(idle, skipped));
-        suite::run_side_by_side(others).and(waiting.join().expect("it does not panic"))
+        suite::run_side_by_side(others, TestProgram::run_beside).and(waiting.join().expect("it does not panic"))
     })
 }
 
