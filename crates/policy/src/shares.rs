@@ -105,8 +105,10 @@ impl Holder {
 /// What one process is dealt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
-    /// What it may hold.
+    /// What it may hold now.
     pub bytes: ByteCount,
+    /// What it may hold once others have let go what is not theirs any more.
+    pub dealt: ByteCount,
     /// Nobody else has one.
     pub is_lone: bool,
     /// All of them hold more than there is.
@@ -115,11 +117,12 @@ pub struct Share {
     pub is_beyond: bool,
 }
 
-/// The share of `own`, one of `all`, in `left` bytes. The shares of all add up to that, or less where nobody has a use for more.
+/// The share of `own`, one of `all`, in `left` bytes. The shares of all add up to that, or less where nobody has a use for more, or where
+/// somebody has not let go yet what others are to have.
 pub fn share(left: ByteCount, own: Holder, all: impl Iterator<Item = Holder> + Clone) -> Share {
     let processes = all.clone().count().max(1) as u64;
     let is_exceeded = all.clone().map(|holder| holder.held.0).sum::<u64>() > left.0;
-    let whole = Share { bytes: left, is_lone: processes == 1, is_exceeded, is_beyond: false };
+    let whole = Share { bytes: left, dealt: left, is_lone: processes == 1, is_exceeded, is_beyond: false };
     if whole.is_lone {
         return whole;
     }
@@ -129,12 +132,13 @@ pub fn share(left: ByteCount, own: Holder, all: impl Iterator<Item = Holder> + C
     let even = if sum_of_bases(even) <= left.0 { even } else { 0 };
     let bases = sum_of_bases(even);
     if bases > left.0 {
-        return Share { bytes: ByteCount(own.floor()), is_beyond: is_exceeded, ..whole };
+        let floor = ByteCount(own.floor());
+        return Share { bytes: floor, dealt: floor, is_beyond: is_exceeded, ..whole };
     }
     // Dealt out twice: what the first round gives to those who have no use for it goes to the others.
     let first = Deal { rest: left.0 - bases, weights: all.clone().map(|holder| holder.weight()).sum() };
     let (mut surplus, mut weights) = (0, 0);
-    for holder in all {
+    for holder in all.clone() {
         let dealt = holder.base(even) + first.part(holder);
         if dealt > holder.cap(even) {
             surplus += dealt - holder.cap(even);
@@ -142,9 +146,27 @@ pub fn share(left: ByteCount, own: Holder, all: impl Iterator<Item = Holder> + C
             weights += holder.weight();
         }
     }
-    let dealt = own.base(even) + first.part(own);
-    let bytes = if dealt > own.cap(even) { own.cap(even) } else { dealt + Deal { rest: surplus, weights }.part(own) };
-    Share { bytes: ByteCount(bytes), ..whole }
+    let second = Deal { rest: surplus, weights };
+    let dealt = |holder: Holder| {
+        let dealt = holder.base(even) + first.part(holder);
+        if dealt > holder.cap(even) { holder.cap(even) } else { dealt + second.part(holder) }
+    };
+    let bytes = grown_to(own, dealt(own), all.map(|holder| (holder, dealt(holder))));
+    Share { bytes: ByteCount(bytes), dealt: ByteCount(dealt(own)), ..whole }
+}
+
+/// Who holds more than he is dealt has to let it go first: until then the others may grow by so much less, each in proportion to how far he
+/// could. So what all of them hold stays within what there is while memory goes from one to another.
+fn grown_to(own: Holder, dealt: u64, all: impl Iterator<Item = (Holder, u64)>) -> u64 {
+    let growth = dealt.saturating_sub(own.held.0);
+    let (excess, growths) = all.fold((0_u64, 0_u64), |(excess, growths), (holder, dealt)| {
+        (excess + holder.held.0.saturating_sub(dealt), growths + dealt.saturating_sub(holder.held.0))
+    });
+    if growth == 0 || excess == 0 {
+        return dealt;
+    }
+    let rest = Deal { rest: growths.saturating_sub(excess), weights: growths.into() };
+    (own.held.0 + rest.of(growth.into())).max(own.floor())
 }
 
 /// So many bytes for so many weights.
@@ -155,7 +177,11 @@ struct Deal {
 
 impl Deal {
     fn part(&self, holder: Holder) -> u64 {
-        (u128::from(self.rest) * holder.weight() / self.weights.max(1)) as u64
+        self.of(holder.weight())
+    }
+
+    fn of(&self, weight: u128) -> u64 {
+        (u128::from(self.rest) * weight / self.weights.max(1)) as u64
     }
 }
 
@@ -171,6 +197,10 @@ mod tests {
     }
 
     fn shares(holders: &[Holder]) -> Vec<u64> {
+        holders.iter().map(|own| share(LEFT, *own, holders.iter().copied()).dealt.0).collect()
+    }
+
+    fn shares_now(holders: &[Holder]) -> Vec<u64> {
         holders.iter().map(|own| share(LEFT, *own, holders.iter().copied()).bytes.0).collect()
     }
 
@@ -191,6 +221,24 @@ mod tests {
             assert!(sum <= LEFT.0, "{held:?}: {shares:?}");
             assert!(sum + 8 >= LEFT.0.min(wanted), "{held:?}: {shares:?} of {wanted}");
         }
+    }
+
+    /// Until the first has let go what it is not to have any more, the others grow into what is free, and not beyond.
+    #[test]
+    fn nobody_grows_into_what_another_still_holds() {
+        let idle = |held| Holder { claim: Claim::MIN, ..holder(held) };
+        let mut holders = [idle(60), holder(20), holder(15)];
+        for _ in 0..100 {
+            let shares = shares_now(&holders);
+            let growths = holders.iter().zip(&shares).map(|(holder, share)| share.saturating_sub(holder.held.0));
+            let held: u64 = holders.iter().map(|holder| holder.held.0).sum();
+            assert!(held + growths.sum::<u64>() <= LEFT.0, "{holders:?}: {shares:?}");
+            for (holder, share) in holders.iter_mut().zip(shares) {
+                // It gives up a MiB at a time; the others fill what they may.
+                holder.held = ByteCount(share.max(holder.held.0.saturating_sub(MIB)));
+            }
+        }
+        assert!(holders[0].held.0 < 18 * MIB && holders[1].held.0 + holders[2].held.0 > 80 * MIB, "{holders:?}");
     }
 
     #[test]
@@ -214,7 +262,8 @@ mod tests {
         let of_so_many = |processes| share(LEFT, small, core::iter::repeat_n(small, processes));
         let Share { bytes, is_beyond, .. } = of_so_many(90);
         assert!(!is_beyond && bytes.0 > MIB && 90 * bytes.0 <= LEFT.0 && 90 * bytes.0 > LEFT.0 - MIB, "{bytes:?}");
-        let too_many = Share { bytes: ByteCount(MIB), is_lone: false, is_exceeded: true, is_beyond: true };
+        let too_many =
+            Share { bytes: ByteCount(MIB), dealt: ByteCount(MIB), is_lone: false, is_exceeded: true, is_beyond: true };
         assert_eq!(of_so_many(110), too_many);
         let idle = Holder { held: ByteCount(MIB / 2), ..small };
         assert!(!share(LEFT, idle, core::iter::repeat_n(idle, 110)).is_beyond, "who holds less needs no warning");
