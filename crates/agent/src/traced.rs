@@ -1,6 +1,7 @@
 //! Who stops all threads of a process by ptrace stops the agent's, too, and then reads memory that only the agent can bring:
 //! `strace -f -p`, debuggers, and the sanitizers' leak checker, which a program has in itself. A thread has one tracer: where
-//! `pleat run` is that already, nobody else can stop it.
+//! `pleat run` is that already, nobody else can stop it. SIGSTOP does not stop it then, either: a process that stands still
+//! goes on to make room for others.
 
 use core::time::Duration;
 
@@ -22,8 +23,8 @@ pub(crate) fn ensure(agent: &Agent, which: AgentThread, thread: u32) -> Result<(
     let membership = agent.membership();
     let traceable = &membership.entry.tracing.threads[which as usize];
     if !agent.looks_for_leaks {
-        // In user mode nobody but the program's own threads misses a page, and those stop while they do. Elsewhere it is another's number.
-        if !membership.is_in_user_mode() && !membership.is_elsewhere {
+        // Elsewhere it is another's number.
+        if !membership.is_elsewhere {
             traceable.ask(thread, Urgency::AtLeisure);
         }
         return Ok(());

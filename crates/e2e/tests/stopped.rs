@@ -218,12 +218,7 @@ fn assert_all_go_on<'scope>(
         Ok(debugger) => debugger,
         Err(why) => return skipped(why),
     };
-    // With permission `pleat run` traces the agent's threads, until a debugger has all others.
-    if setup.mode != MODES[0] {
-        scope.spawn(move || {
-            assert_goes_on("a held handler", setup, |scene| hold(debugger, &scene.threads[2..3]));
-        });
-    }
+    // The agent's, too, once the program's own are held.
     scope.spawn(move || {
         assert_goes_on("held threads", setup, |scene| hold(debugger, &scene.threads));
     });
