@@ -184,6 +184,13 @@ pub(crate) struct RunArgs {
     #[arg(verbatim_doc_comment, long, env = "PLEAT_USER_MODE", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub(crate) user_mode: bool,
 
+    /// Let debuggers attach to running programs (lldb -p, gdbserver --attach)
+    ///
+    /// Without this `pleat run` keeps pleat's own threads in them to itself, and only gdb up to 13 attaches; `strace -f -p` works.
+    /// With it strace may wait for ever for memory that those threads are to bring while it holds them.
+    #[arg(verbatim_doc_comment, long, env = "PLEAT_ATTACHABLE", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub(crate) attachable: bool,
+
     /// Keep a JSON document of counters and latencies here, written every second and at the end
     #[arg(long, value_name = "FILE", env = "PLEAT_STATS", hide_env_values = true)]
     pub(crate) stats: Option<PathBuf>,

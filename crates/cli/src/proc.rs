@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal;
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use page::ByteCount;
 use sys::proc_files::{anonymous_of_statm, bytes_of_line};
@@ -130,25 +131,36 @@ pub(crate) fn has_stopped_thread(pid: u32) -> bool {
     stats.any(Stat::is_stopped)
 }
 
-/// Who traces a process's main thread, if anybody does.
+/// Who traces a process's main thread, if anybody does: his number, or 0 for one outside of our namespace, who is seen only while he
+/// holds it.
 pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
-    tracer.trim().parse().ok().filter(|tracer| *tracer != 0)
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let tracer = field("TracerPid:")?.parse().ok()?;
+    (tracer != 0 || field("State:")?.starts_with('t')).then_some(tracer)
 }
 
-/// Whether a tracer has stopped every thread of a process but these.
-pub(crate) fn is_held_but_for(pid: u32, threads: &[u32]) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let mut others = tasks.filter(|task| {
-        let number = task.file_name().to_str().and_then(|name| name.parse().ok());
-        !number.is_some_and(|number| threads.contains(&number))
-    });
-    let is_held = |task: &fs::DirEntry| match fs::read(task.path().join("stat")) {
-        Ok(stat) => Stat::parse(&stat).is_some_and(|stat| stat.state == b't' || stat.is_dead()),
-        Err(error) => is_absent(&error),
-    };
-    others.all(|task| is_held(&task))
+/// How long the threads of a process have run, ns, but for these, if a tracer has stopped every one of them. 0 where the kernel does not
+/// count it.
+pub(crate) fn running_time_while_held(pid: u32, but_for: &[u32]) -> Option<u64> {
+    let mut running_ns = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let number: u32 = task.file_name().to_str()?.parse().ok()?;
+        if but_for.contains(&number) {
+            continue;
+        }
+        let stat = match fs::read(task.path().join("stat")) {
+            Ok(stat) => Stat::parse(&stat)?,
+            Err(error) if is_absent(&error) => continue,
+            Err(_) => return None,
+        };
+        if stat.state != b't' && !stat.is_dead() {
+            return None;
+        }
+        let times = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        running_ns += times.split(' ').next().and_then(|time| time.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Some(running_ns)
 }
 
 /// Whether this process belongs to the foreground job of its terminal.
@@ -172,11 +184,11 @@ pub(crate) fn proportional_anonymous(pid: u32) -> Option<ByteCount> {
 
 /// How long ago a process started.
 pub(crate) fn age(stat: Stat) -> Duration {
-    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
-    let uptime: f64 = uptime.split(' ').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
+    // Not /proc/uptime, which may be a container's own. A clock of ours cannot fail.
+    let up = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from);
     // POSIX has 100 as the usual value; Linux has used it on every architecture for decades.
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
-    Duration::from_secs_f64((uptime - stat.start_ticks as f64 / per_second as f64).max(0.0))
+    up.saturating_sub(Duration::from_secs_f64(stat.start_ticks as f64 / per_second as f64))
 }
 
 /// The command's name, up to 15 bytes.

@@ -78,7 +78,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
         signals,
         bell: Bell::hang(ledger).context("cannot listen to the agents")?,
         table: Table::new(ledger),
-        tracers: Tracers::new(ledger),
+        tracers: Tracers::new(ledger, args.attachable),
         strays: Strays::default(),
         swap_warning: swap.as_ref().and_then(Swap::warning),
         stats,

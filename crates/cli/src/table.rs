@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use page::ByteCount;
+use pager::ledger::tracing::Traceable;
 use pager::ledger::{Gauge, Ledger, PROCESSES_MAX, Phase, Process};
 use serde::Serialize;
 
@@ -354,6 +355,7 @@ fn free(entry: &Process) {
     let rows = entry.gauges.iter().chain(&entry.peaks).chain(&entry.counters).chain(&entry.failure);
     words.into_iter().chain(rows).for_each(|word| word.store(0, Relaxed));
     entry.faults.iter().flat_map(|histogram| &histogram.buckets).for_each(|bucket| bucket.store(0, Relaxed));
+    entry.tracing.threads.iter().for_each(Traceable::forget);
     // Release: whoever claims the entry next finds the zeros.
     entry.pid.store(0, Release);
 }

@@ -7,17 +7,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::pthread::pthread_kill;
 use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use pager::ledger::tracing::{Traceable, Urgency};
-use pager::ledger::{Ledger, PROCESSES_MAX};
+use pager::ledger::{Ledger, PROCESSES_MAX, Process};
+use sys::clock;
 
 use crate::failure::say;
 use crate::proc::{self, Stat};
@@ -25,16 +26,25 @@ use crate::proc::{self, Stat};
 const STACK_BYTES: usize = 64 << 10;
 /// Nobody attaches to a process that has gone before he knows its number, and each tracer costs a thread.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
-/// A tracer lets its thread go on within microseconds.
-const SETTLING_MAX: Duration = Duration::from_millis(100);
+/// With many processes the looks at who traces them may take one part in so many of our time, by the processor's.
+const LOOK_SHARE: u64 = 20;
+/// A thread that cannot be traced may be another's for a moment: how often it is tried, and how long after.
+const TRIES: usize = 3;
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Longest wait for tracers to end, which takes microseconds.
+const ENDING_MAX: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Those of a run.
 #[derive(Debug)]
 pub(crate) struct Tracers {
     ledger: &'static Ledger,
+    /// Debuggers may attach to all threads.
+    is_attachable: bool,
     tracees: Vec<Tracee>,
-    /// The processes that somebody else held at the last look, but for the agent's threads.
-    held: Vec<u32>,
+    /// The processes that somebody else held at the last look, but for the agent's threads, and how long they had run.
+    held: Vec<(u32, u64)>,
+    next_look: Option<Instant>,
     /// A debugger's user has been told.
     has_told: bool,
 }
@@ -44,100 +54,111 @@ pub(crate) struct Tracers {
 struct Tracee {
     process: u32,
     thread: u32,
+    urgency: Urgency,
     is_to_go: Arc<AtomicBool>,
     tracer: JoinHandle<()>,
 }
 
 impl Tracers {
-    pub(crate) fn new(ledger: &'static Ledger) -> Self {
-        Self { ledger, tracees: Vec::new(), held: Vec::new(), has_told: false }
+    pub(crate) fn new(ledger: &'static Ledger, is_attachable: bool) -> Self {
+        Self { ledger, is_attachable, tracees: Vec::new(), held: Vec::new(), next_look: None, has_told: false }
     }
 
     /// Begins to trace what agents have asked for, and lets go what a debugger waits for. Says whether the next look is to be soon.
     pub(crate) fn look(&mut self) -> bool {
         self.tracees.retain(|tracee| !tracee.tracer.is_finished());
+        self.entries_with(Urgency::AtOnce).for_each(|entry| self.take_up(entry, Urgency::AtOnce));
+        if self.is_attachable || self.next_look.is_some_and(|next| next > Instant::now()) {
+            return !self.held.is_empty();
+        }
+        let begun_ns = clock::thread_ns();
+        for entry in self.entries_with(Urgency::AtLeisure) {
+            if is_due(entry.pid.load(Relaxed)) {
+                self.take_up(entry, Urgency::AtLeisure);
+            }
+        }
+        self.make_room_for_debuggers();
+        let took_ns = clock::thread_ns() - begun_ns;
+        self.next_look = Some(Instant::now() + Duration::from_nanos(took_ns * LOOK_SHARE));
+        !self.held.is_empty()
+    }
+
+    /// Before `pleat run` stops with the program, which may be continued alone: who traces a thread must be there to let it go on.
+    pub(crate) fn let_all_go(&self) {
+        let deadline = Instant::now() + ENDING_MAX;
+        while self.tracees.iter().any(|tracee| !tracee.tracer.is_finished()) && Instant::now() < deadline {
+            self.tracees.iter().for_each(Tracee::let_go);
+            sleep(PAUSE);
+        }
+    }
+
+    /// The processes of which a thread is asked for so. Who has none any more asks for nothing.
+    fn entries_with(&self, urgency: Urgency) -> impl Iterator<Item = &'static Process> + use<> {
         let used = self.ledger.processes_used.load(Acquire) as usize;
-        let mut is_kept_out = false;
-        for entry in &self.ledger.processes[..used.min(PROCESSES_MAX)] {
-            let process = entry.pid.load(Relaxed);
-            let mut wanted = entry.tracing.threads.iter().filter_map(Traceable::wanted).peekable();
-            if wanted.peek().is_none() {
-                continue;
-            }
-            if wanted.any(|urgency| urgency == Urgency::AtOnce) || is_long_lived(process) && !is_traced(process) {
-                entry.tracing.threads.iter().for_each(|traceable| self.take_up(process, traceable));
-            } else {
-                is_kept_out |= is_traced(process);
-            }
-        }
-        self.make_room_for_debuggers() | is_kept_out
+        let asks = move |entry: &&Process| {
+            let mut threads = entry.tracing.threads.iter();
+            entry.pid.load(Relaxed) != 0 && threads.any(|thread| thread.wanted() == Some(urgency))
+        };
+        self.ledger.processes[..used.min(PROCESSES_MAX)].iter().filter(asks)
     }
 
-    /// Before `pleat run` stops: what has stopped with the program goes on first, for it may be continued alone.
-    pub(crate) fn settle(&self) {
-        let is_held = |tracee: &Tracee| Stat::of(tracee.thread).is_some_and(|stat| stat.state == b't');
-        let deadline = Instant::now() + SETTLING_MAX;
-        while self.tracees.iter().any(is_held) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn take_up(&mut self, process: u32, traceable: &'static Traceable) {
-        let Some(thread) = traceable.take() else { return };
-        let is_to_go = Arc::new(AtomicBool::new(false));
-        let tracer = Builder::new().name("pleat-tracer".into()).stack_size(STACK_BYTES);
-        let is_to_end = Arc::clone(&is_to_go);
-        match tracer.spawn(move || trace(process, thread, traceable, &is_to_end)) {
-            Ok(tracer) => self.tracees.push(Tracee { process, thread, is_to_go, tracer }),
-            Err(_) => traceable.reply(false),
+    fn take_up(&mut self, entry: &'static Process, urgency: Urgency) {
+        let process = entry.pid.load(Relaxed);
+        for traceable in entry.tracing.threads.iter().filter(|one| one.wanted() == Some(urgency)) {
+            let Some(thread) = traceable.take() else { continue };
+            let is_to_go = Arc::new(AtomicBool::new(false));
+            let tracer = Builder::new().name("pleat-tracer".into()).stack_size(STACK_BYTES);
+            let is_to_end = Arc::clone(&is_to_go);
+            let tries = if urgency == Urgency::AtOnce { 1 } else { TRIES };
+            match tracer.spawn(move || trace(process, thread, traceable, tries, &is_to_end)) {
+                Ok(tracer) => self.tracees.push(Tracee { process, thread, urgency, is_to_go, tracer }),
+                Err(_) => traceable.reply(false),
+            }
         }
     }
 
     /// A debugger (gdb 13) tries a thread that it is refused again and again, for ever. Once it holds all the others none of them waits
-    /// for a page: it may have the agent's, too. Says whether one is about to.
-    fn make_room_for_debuggers(&mut self) -> bool {
+    /// for a page: it may have the agent's, too.
+    fn make_room_for_debuggers(&mut self) {
         let mut processes: Vec<u32> = self.tracees.iter().map(|tracee| tracee.process).collect();
         processes.sort_unstable();
         processes.dedup();
-        processes.retain(|process| proc::tracer_of(*process).is_some_and(|tracer| is_foreign(*process, tracer)));
-        let is_one_there = !processes.is_empty();
-        processes.retain(|process| {
-            let of_it = self.tracees.iter().filter(|tracee| tracee.process == *process);
-            proc::is_held_but_for(*process, &of_it.map(|tracee| tracee.thread).collect::<Vec<_>>())
+        processes.retain(|process| self.is_debugged(*process));
+        let held = processes.into_iter().filter_map(|process| {
+            let of_it = self.tracees.iter().filter(|tracee| tracee.process == process);
+            let threads: Vec<u32> = of_it.map(|tracee| tracee.thread).collect();
+            Some((process, proc::running_time_while_held(process, &threads)?))
         });
-        // Twice in a row: strace stops threads for a moment only.
-        let is_to_go = |process: &u32| processes.contains(process) && self.held.contains(process);
-        for tracee in self.tracees.iter().filter(|tracee| is_to_go(&tracee.process)) {
+        let held: Vec<(u32, u64)> = held.collect();
+        // Not for a moment only, as strace does it: at two looks in a row, and it has not run in between.
+        for (process, _) in held.iter().filter(|held| self.held.contains(held)) {
             if !std::mem::replace(&mut self.has_told, true) {
                 say(format_args!(
-                    "a debugger holds process {}: where it stops threads that miss pages it may wait for ever; \
-                     start the program by it instead (`pleat run -- gdb ...`)",
-                    tracee.process
+                    "a debugger holds process {process}: where it stops threads that miss pages it may wait for ever; \
+                     start the program by it instead (`pleat run -- gdb ...`)"
                 ));
             }
-            tracee.let_go();
+            self.tracees.iter().filter(|tracee| tracee.process == *process).for_each(Tracee::let_go);
         }
-        self.held = processes;
-        is_one_there
+        self.held = held;
+    }
+
+    /// Whether somebody traces a process who is not of the program itself: a leak checker is, and goes on without what it is refused.
+    fn is_debugged(&self, process: u32) -> bool {
+        let Some(tracer) = proc::tracer_of(process) else { return false };
+        let mut of_it = self.tracees.iter().filter(|tracee| tracee.process == process);
+        let is_foreign = if tracer == 0 { None } else { sys::thread::memories_differ(process, tracer) };
+        is_foreign.unwrap_or_else(|| of_it.all(|tracee| tracee.urgency == Urgency::AtLeisure))
     }
 }
 
-fn is_long_lived(process: u32) -> bool {
-    Stat::of(process).is_some_and(|stat| proc::age(stat) > SHORT_LIVED)
-}
-
-/// Who traces it may wait for what he was refused.
-fn is_traced(process: u32) -> bool {
-    proc::tracer_of(process).is_some()
-}
-
-/// A leak checker is of the program itself, and goes on without what it is refused.
-fn is_foreign(process: u32, tracer: u32) -> bool {
-    sys::thread::memories_differ(process, tracer) == Some(true)
+/// Whether a process has lived for long, and nobody traces it, who would not be given what he has been refused once.
+fn is_due(process: u32) -> bool {
+    Stat::of(process).is_some_and(|stat| proc::age(stat) > SHORT_LIVED) && proc::tracer_of(process).is_none()
 }
 
 impl Tracee {
-    /// Its tracer ends, and the kernel lets go of it. Where the signal comes just before the tracer waits, the next look sends another.
+    /// Its tracer ends, and the kernel lets go of it. The signal may come just before the tracer waits: then it takes another.
     fn let_go(&self) {
         self.is_to_go.store(true, Relaxed);
         if sys::host::interrupt_by(sys::host::Signal::URG).is_ok() {
@@ -147,10 +168,17 @@ impl Tracee {
 }
 
 /// Until it ends, or is to go.
-fn trace(process: u32, thread: u32, traceable: &Traceable, is_to_go: &AtomicBool) {
-    let is_its_own = Path::new(&format!("/proc/{process}/task/{thread}")).exists();
+fn trace(process: u32, thread: u32, traceable: &Traceable, tries: usize, is_to_go: &AtomicBool) {
+    // `pleat run` may have been started with it blocked.
+    let _ = SigSet::from(Signal::SIGURG).thread_unblock();
+    let directory = format!("/proc/{process}/task/{thread}");
     let thread = Pid::from_raw(thread as i32);
-    let is_traced = is_its_own && ptrace::seize(thread, Options::empty()).is_ok();
+    let is_traced = (0..tries).any(|tried| {
+        if tried > 0 {
+            sleep(TRY_AGAIN);
+        }
+        !is_to_go.load(Relaxed) && Path::new(&directory).exists() && ptrace::seize(thread, Options::empty()).is_ok()
+    });
     traceable.reply(is_traced);
     while is_traced && has_gone_on(thread) {
         if is_to_go.load(Relaxed) {

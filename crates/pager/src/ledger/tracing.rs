@@ -93,6 +93,12 @@ impl Traceable {
         // As in `reply`.
         let _ = self.state.compare_exchange(TRACED, LISTED, Release, Relaxed);
     }
+
+    /// For `pleat run`: the process has ended, and its entry is to be another's.
+    pub fn forget(&self) {
+        self.thread.store(0, Relaxed);
+        self.state.store(0, Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -125,5 +131,8 @@ mod tests {
         thread.reply(true);
         thread.let_go();
         assert_eq!((thread.wanted(), thread.take()), (Some(Urgency::AtLeisure), Some(7)));
+        thread.forget();
+        thread.reply(true);
+        assert_eq!((thread.wanted(), thread.answer()), (None, None));
     }
 }
