@@ -68,9 +68,11 @@ impl Losses {
     }
 
     /// Whether the budget has been out of reach for some time; `is_exhausted`: the reclaimer can make no more room. That says
-    /// something of the share alone, where others hold less than theirs, and nothing of who gives way and has less than he will have.
+    /// something of the share alone, where others hold less than theirs or have to let go what is to be ours, and nothing of who
+    /// gives way and has less than he will have.
     pub(crate) fn is_beyond(&mut self, share: Share, is_exhausted: bool, now_ns: u64) -> bool {
-        let is_exhausted = is_exhausted && share.is_exceeded && now_ns - self.gave_way_at_ns > BEYOND_NS;
+        let has_all = share.is_exceeded && share.bytes >= share.dealt;
+        let is_exhausted = is_exhausted && has_all && now_ns - self.gave_way_at_ns > BEYOND_NS;
         let is_beyond = is_exhausted || share.is_beyond;
         self.beyond_since_ns = if is_beyond { Some(self.beyond_since_ns.unwrap_or(now_ns)) } else { None };
         let is_sure = |since| share.is_lone || now_ns - since > BEYOND_NS;
@@ -108,7 +110,8 @@ fn claim(entry: &Process) -> Claim {
 
 fn holder(entry: &Process) -> Holder {
     let fixed = ByteCount(entry.get(Gauge::FixedBytes));
-    Holder { held: ByteCount(entry.footprint()), fixed, claim: claim(entry) }
+    let limit = ByteCount(entry.get(Gauge::ShareBytes));
+    Holder { held: ByteCount(entry.footprint()), fixed, claim: claim(entry), limit }
 }
 
 fn loss(entry: &Process) -> Loss {

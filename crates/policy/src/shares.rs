@@ -75,6 +75,8 @@ pub struct Holder {
     pub fixed: ByteCount,
     /// What of it counts.
     pub claim: Claim,
+    /// What it may hold, as of its last look.
+    pub limit: ByteCount,
 }
 
 impl Holder {
@@ -151,22 +153,22 @@ pub fn share(left: ByteCount, own: Holder, all: impl Iterator<Item = Holder> + C
         let dealt = holder.base(even) + first.part(holder);
         if dealt > holder.cap(even) { holder.cap(even) } else { dealt + second.part(holder) }
     };
-    let bytes = grown_to(own, dealt(own), all.map(|holder| (holder, dealt(holder))));
+    let bytes = grown_to(left, (own, dealt(own)), all.map(|holder| (holder, dealt(holder))));
     Share { bytes: ByteCount(bytes), dealt: ByteCount(dealt(own)), ..whole }
 }
 
-/// Who holds more than he is dealt has to let it go first: until then the others may grow by so much less, each in proportion to how far he
-/// could. So what all of them hold stays within what there is while memory goes from one to another.
-fn grown_to(own: Holder, dealt: u64, all: impl Iterator<Item = (Holder, u64)>) -> u64 {
-    let growth = dealt.saturating_sub(own.held.0);
-    let (excess, growths) = all.fold((0_u64, 0_u64), |(excess, growths), (holder, dealt)| {
-        (excess + holder.held.0.saturating_sub(dealt), growths + dealt.saturating_sub(holder.held.0))
+/// Who holds more than he is dealt has to let it go first: until then the others may have so much less more, each in proportion to what
+/// he lacks. So what all of them hold stays within what there is while memory goes from one to another. What one may hold
+/// already he keeps, up to what he is dealt now.
+fn grown_to(left: ByteCount, (own, dealt): (Holder, u64), all: impl Iterator<Item = (Holder, u64)>) -> u64 {
+    let kept = |holder: Holder, dealt: u64| holder.held.0.max(holder.limit.0).min(dealt);
+    let (taken, lacking) = all.fold((0_u64, 0_u64), |(taken, lacking), (holder, dealt)| {
+        let kept = kept(holder, dealt);
+        (taken + kept.max(holder.held.0), lacking + dealt - kept)
     });
-    if growth == 0 || excess == 0 {
-        return dealt;
-    }
-    let rest = Deal { rest: growths.saturating_sub(excess), weights: growths.into() };
-    (own.held.0 + rest.of(growth.into())).max(own.floor())
+    let own_kept = kept(own, dealt);
+    let free = Deal { rest: left.0.saturating_sub(taken).min(lacking), weights: lacking.into() };
+    (own_kept + free.part_of((dealt - own_kept).into())).max(own.floor())
 }
 
 /// So many bytes for so many weights.
@@ -177,10 +179,10 @@ struct Deal {
 
 impl Deal {
     fn part(&self, holder: Holder) -> u64 {
-        self.of(holder.weight())
+        self.part_of(holder.weight())
     }
 
-    fn of(&self, weight: u128) -> u64 {
+    fn part_of(&self, weight: u128) -> u64 {
         (u128::from(self.rest) * weight / self.weights.max(1)) as u64
     }
 }
@@ -193,7 +195,7 @@ mod tests {
     const LEFT: ByteCount = ByteCount(100 * MIB);
 
     fn holder(held: u64) -> Holder {
-        Holder { held: ByteCount(held * MIB), fixed: ByteCount::ZERO, claim: Claim::WHOLE }
+        Holder { held: ByteCount(held * MIB), fixed: ByteCount::ZERO, claim: Claim::WHOLE, limit: ByteCount::ZERO }
     }
 
     fn shares(holders: &[Holder]) -> Vec<u64> {
@@ -223,22 +225,29 @@ mod tests {
         }
     }
 
-    /// Until the first has let go what it is not to have any more, the others grow into what is free, and not beyond.
+    /// Until the first has let go what it is not to have any more, the others grow into what is free, and not beyond. Who is content
+    /// keeps what he may hold.
     #[test]
     fn nobody_grows_into_what_another_still_holds() {
-        let idle = |held| Holder { claim: Claim::MIN, ..holder(held) };
-        let mut holders = [idle(60), holder(20), holder(15)];
+        let mut holders = [holder(60), holder(20), holder(5)];
+        let before = shares_now(&holders);
+        holders.iter_mut().zip(before).for_each(|(holder, share)| holder.limit = ByteCount(share));
+        holders[0].claim = Claim::MIN;
+        let content = holders[2].limit;
         for _ in 0..100 {
-            let shares = shares_now(&holders);
-            let growths = holders.iter().zip(&shares).map(|(holder, share)| share.saturating_sub(holder.held.0));
-            let held: u64 = holders.iter().map(|holder| holder.held.0).sum();
-            assert!(held + growths.sum::<u64>() <= LEFT.0, "{holders:?}: {shares:?}");
+            let (dealt, shares) = (shares(&holders), shares_now(&holders));
+            let held = |holder: &Holder, share: u64| holder.held.0.max(share);
+            let most: u64 = holders.iter().zip(&shares).map(|(holder, share)| held(holder, *share)).sum();
+            assert!(most <= LEFT.0, "{holders:?}: {shares:?}");
+            assert!(shares[2] >= content.0.min(dealt[2]), "{holders:?}: {shares:?} of {dealt:?}");
             for (holder, share) in holders.iter_mut().zip(shares) {
-                // It gives up a MiB at a time; the others fill what they may.
-                holder.held = ByteCount(share.max(holder.held.0.saturating_sub(MIB)));
+                holder.limit = ByteCount(share);
             }
+            // It gives up a MiB at a time; one fills what it may, one holds what it has.
+            holders[0].held = ByteCount(holders[0].limit.0.max(holders[0].held.0.saturating_sub(MIB)));
+            holders[1].held = holders[1].limit;
         }
-        assert!(holders[0].held.0 < 18 * MIB && holders[1].held.0 + holders[2].held.0 > 80 * MIB, "{holders:?}");
+        assert!(holders[0].held.0 < 25 * MIB && holders[1].held.0 > 60 * MIB, "{holders:?}");
     }
 
     #[test]
