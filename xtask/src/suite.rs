@@ -108,7 +108,10 @@ impl TestProgram {
 
     /// The same beside another; what they print is shown once they have ended.
     pub(crate) fn run_under_pleat_beside(&self, skipped: &Mutex<Vec<String>>) -> Result<bool> {
-        let out = self.run_quietly(self.command_under_pleat())?;
+        let mut command = self.command_under_pleat();
+        // They take turns for all others.
+        command.env("PLEAT_TESTS_BESIDE", format!("-{}", self.name));
+        let out = self.run_quietly(command)?;
         String::from_utf8_lossy(&out.stdout).lines().for_each(|line| note(skipped, line));
         Ok(out.status.success())
     }

@@ -58,8 +58,8 @@ pub(crate) fn run(quick: bool) -> Result<()> {
         skipped.lock().expect("nobody panics with it").extend(check_other_architecture()?);
         println!("test: end to end");
         let (alone, steady): (Vec<_>, Vec<_>) = busy.into_iter().partition(|program| ALONE.contains(&program.name()));
-        suite::run_side_by_side(steady, |program| program.run_under_pleat_beside(&skipped))?;
-        end_to_end(&alone, &skipped)?;
+        let ran = suite::run_side_by_side(steady, |program| program.run_under_pleat_beside(&skipped));
+        end_to_end(&alone, &skipped).and(ran)?;
         println!("test: torture");
         torture::in_passing()?;
     }

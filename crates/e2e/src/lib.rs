@@ -49,6 +49,9 @@ pub struct Turn {
     _lock: File,
 }
 
+/// Where tests of several programs run at the same time, the name of this one: a turn is one among those of its own then.
+pub const BESIDE_VARIABLE: &str = "PLEAT_TESTS_BESIDE";
+
 /// Waits for the turn of the test `name`.
 ///
 /// # Panics
@@ -58,7 +61,8 @@ pub fn turn(name: &str) -> Turn {
     let this = std::env::current_exe().expect("a running program has a path");
     let base = this.ancestors().nth(3).expect("cargo puts tests three folders deep").join("e2e");
     fs::create_dir_all(&base).expect("the target directory can be written");
-    let lock = File::create(base.join("lock")).expect("the target directory can be written");
+    let program = std::env::var(BESIDE_VARIABLE).unwrap_or_default();
+    let lock = File::create(base.join(format!("lock{program}"))).expect("the target directory can be written");
     lock.lock().expect("a lock on a file of our own");
     let dir = fs::canonicalize(&base).expect("it was just made").join(name);
     let _ = fs::remove_dir_all(&dir);
