@@ -1,6 +1,7 @@
 // A process attaches to all threads of another that has run for a while, whose system calls miss pages all the time.
 // attaching calls: as strace -f -p does it: stops the threads at every call, and reads what a write is made from.
 // attaching debugger: as gdb 13 does it: tries every thread again until all are its own, waits until each has stopped, and goes again; three times.
+// attaching once: as lldb does it: tries every thread once.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <signal.h>
@@ -111,14 +112,17 @@ int main(int words, char **word) {
     if (process == 0) return work();
     while (!both->is_ready) usleep(1000);
     usleep(1500000);
+    int is_once = strcmp(word[1], "once") == 0;
     if (strcmp(word[1], "calls") == 0) {
         follow_calls(process);
     } else {
-        int status;
-        for (int round = 0; round < ROUNDS; round++) debug(process), usleep(300000);
+        for (int round = 0; round < ROUNDS && !is_once; round++) debug(process), usleep(300000);
+        if (is_once) take_threads(process, PTRACE_SEIZE, 0);
         both->is_enough = 1;
-        check("waitpid", waitpid(process, &status, 0), process);
-        check("its status", status, 0);
+        // The threads that are ours end for us first.
+        int status, ended;
+        while ((ended = waitpid(-1, &status, __WALL)) > 0)
+            if (ended == process) check("its status", status, 0);
     }
     fprintf(stderr, "%d threads were refused\n", refused);
     puts("done");

@@ -136,6 +136,24 @@ fn who_attaches_to_every_thread_ends() {
     }
 }
 
+/// lldb and gdbserver give up at the first thread that they are refused.
+#[test]
+fn who_attaches_is_given_every_thread_if_the_user_says_so() {
+    let turn = turn("attachable");
+    let program = match turn.compile("attaching.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program, "once"]);
+    let before = plain(&command);
+    for (options, is_refused) in [(&[][..], true), (&["--attachable".to_owned()][..], false)] {
+        let after = folded(&[&turn.options("24M"), options].concat(), &command);
+        assert_same(&before, &after);
+        assert_cold(&after);
+        assert_eq!(number(&after, " threads were refused") > 0, is_refused, "{options:?}: {}", after.stderr);
+    }
+}
+
 /// Attributes, counts and answers of performance events; and stacks that are copied where nobody may wait for a page.
 #[test]
 fn performance_events_of_cold_memory() {
