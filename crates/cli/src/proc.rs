@@ -131,7 +131,7 @@ pub(crate) fn has_stopped_thread(pid: u32) -> bool {
     stats.any(Stat::is_stopped)
 }
 
-/// Who traces a process's main thread, if anybody does: his number, or 0 for one outside of our namespace, who is seen only while he
+/// Who traces a process's main thread, if anybody does: his thread's number, or 0 for one outside of our namespace, who is seen only while he
 /// holds it.
 pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -218,6 +218,9 @@ pub(crate) fn meminfo(key: &str) -> Option<ByteCount> {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::ptrace;
+    use nix::sys::wait::waitpid;
+
     use super::*;
 
     #[test]
@@ -235,6 +238,25 @@ mod tests {
         assert_eq!(is_being_killed(child.id()), Some(true), "its signal is on its way, or it has ended");
         child.wait().unwrap();
         assert_eq!(is_being_killed(child.id()), None);
+    }
+
+    #[test]
+    fn who_is_held_is_traced_and_does_not_run() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let (number, pid) = (child.id(), Pid::from_raw(child.id() as i32));
+        assert_eq!((tracer_of(number), running_time_while_held(number, &[])), (None, None));
+        ptrace::seize(pid, ptrace::Options::empty()).unwrap();
+        assert_eq!(running_time_while_held(number, &[]), None, "it is traced, and runs");
+        ptrace::interrupt(pid).unwrap();
+        waitpid(pid, None).unwrap();
+        assert_eq!(tracer_of(number), Some(nix::unistd::gettid().as_raw() as u32));
+        let held = running_time_while_held(number, &[]);
+        assert!(held.is_some() && held == running_time_while_held(number, &[]), "{held:?}");
+        assert_eq!(running_time_while_held(number, &[number]), Some(0), "it is left out");
+        ptrace::detach(pid, None).unwrap();
+        assert_eq!(tracer_of(number), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

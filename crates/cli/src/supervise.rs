@@ -203,7 +203,7 @@ impl Supervisor {
         {
             // The shell that waits for us is to see the job stop. On SIGCONT we go on here, and hand it on.
             // A SIGSTOP outside the terminal's foreground is somebody's who will continue the program, not us.
-            self.tracers.let_all_go();
+            self.tracers.let_go_before_stopping();
             signal::raise(Signal::SIGSTOP).context("cannot stop")?;
         }
         Ok(None)

@@ -84,10 +84,13 @@ impl Tracers {
     }
 
     /// Before `pleat run` stops with the program, which may be continued alone: who traces a thread must be there to let it go on.
-    pub(crate) fn let_all_go(&self) {
+    /// A leak checker, which comes from the program itself, would find threads that nobody traces: those it is not given.
+    pub(crate) fn let_go_before_stopping(&self) {
         let deadline = Instant::now() + ENDING_MAX;
-        while self.tracees.iter().any(|tracee| !tracee.tracer.is_finished()) && Instant::now() < deadline {
-            self.tracees.iter().for_each(Tracee::let_go);
+        let traced =
+            || self.tracees.iter().filter(|one| one.urgency == Urgency::AtLeisure && !one.tracer.is_finished());
+        while traced().next().is_some() && Instant::now() < deadline {
+            traced().for_each(Tracee::let_go);
             sleep(PAUSE);
         }
     }
@@ -109,6 +112,7 @@ impl Tracers {
             let is_to_go = Arc::new(AtomicBool::new(false));
             let tracer = Builder::new().name("pleat-tracer".into()).stack_size(STACK_BYTES);
             let is_to_end = Arc::clone(&is_to_go);
+            // Who waits for the answer gets it at once.
             let tries = if urgency == Urgency::AtOnce { 1 } else { TRIES };
             match tracer.spawn(move || trace(process, thread, traceable, tries, &is_to_end)) {
                 Ok(tracer) => self.tracees.push(Tracee { process, thread, urgency, is_to_go, tracer }),

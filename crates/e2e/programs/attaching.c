@@ -5,12 +5,9 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <signal.h>
-#include <sys/ptrace.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 
-#include "cold.h"
+#include "traced.h"
 
 enum { WRITERS = 3, THREADS_MAX = 64, READS = 2000, ROUNDS = 3 };
 // Shared with the process that is attached to.
@@ -79,18 +76,6 @@ static void debug(pid_t process) {
         if (take_threads(process, PTRACE_ATTACH, 0)) passes = -1;
     for (int at = 1; at < count; at++) wait_until_stopped(threads[at]);
     for (int at = 0; at < count; at++) check("PTRACE_DETACH", ptrace(PTRACE_DETACH, threads[at], 0, 0), 0);
-}
-
-// At a stop: whether it was the beginning of a write, whose buffer has been read.
-static int look(pid_t process, pid_t thread) {
-    static unsigned char copy[BUFFER];
-    struct __ptrace_syscall_info call;
-    if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof call, &call) <= 0) return 0;
-    if (call.op != PTRACE_SYSCALL_INFO_ENTRY || call.entry.nr != SYS_pwrite64 || call.entry.args[2] != BUFFER) return 0;
-    struct iovec local = {copy, BUFFER}, remote = {(void *)call.entry.args[1], BUFFER};
-    check("process_vm_readv", process_vm_readv(process, &local, 1, &remote, 1, 0), BUFFER);
-    expect("what is written", copy, BUFFER, call.entry.args[3] / BUFFER);
-    return 1;
 }
 
 static void follow_calls(pid_t process) {

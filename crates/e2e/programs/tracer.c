@@ -6,12 +6,10 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 
-#include "cold.h"
+#include "traced.h"
 
 static int others;
 
@@ -26,19 +24,6 @@ static int work(void) {
     return 0;
 }
 
-// At the beginning of a call: whether it was such a write, whose buffer has been read.
-static int look(pid_t child) {
-    static unsigned char copy[BUFFER];
-    struct __ptrace_syscall_info call;
-    check("PTRACE_GET_SYSCALL_INFO", ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof call, &call) > 0, 1);
-    if (call.op != PTRACE_SYSCALL_INFO_ENTRY || call.entry.nr != SYS_pwrite64 || call.entry.args[2] != BUFFER)
-        return 0;
-    struct iovec local = {copy, BUFFER}, remote = {(void *)call.entry.args[1], BUFFER};
-    check("process_vm_readv", process_vm_readv(child, &local, 1, &remote, 1, 0), BUFFER);
-    expect("what is written", copy, BUFFER, call.entry.args[3] / BUFFER);
-    return 1;
-}
-
 static void follow(pid_t child) {
     int status, seen = 0;
     pid_t stopped;
@@ -49,7 +34,7 @@ static void follow(pid_t child) {
         }
         int signal = WSTOPSIG(status), is_call = signal == (SIGTRAP | 0x80);
         if (stopped != child && others++ == 0) puts("a thread that the program has not made");
-        if (stopped == child && is_call) seen += look(child);
+        if (stopped == child && is_call) seen += look(child, stopped);
         // A new thread begins with this one; behind execve and clone there is another.
         int is_ours = is_call || signal == SIGTRAP || signal == SIGSTOP;
         ptrace(PTRACE_SYSCALL, stopped, 0, (void *)(long)(is_ours ? 0 : signal));

@@ -50,7 +50,7 @@ pub struct Turn {
 }
 
 /// Where tests of several programs run at the same time, the name of this one: a turn is one among those of its own then.
-pub const BESIDE_VARIABLE: &str = "PLEAT_TESTS_BESIDE";
+const BESIDE_VARIABLE: &str = "PLEAT_TESTS_BESIDE";
 
 /// Waits for the turn of the test `name`.
 ///

@@ -115,6 +115,34 @@ fn stop(scene: &Scene, whom: &[Pid], time: Duration) {
     signal(whom, Signal::SIGCONT);
 }
 
+/// Stops the program as a terminal does, `pleat run` with it, and continues the program alone: it must go on, and miss pages.
+fn continue_alone(scene: &Scene) {
+    // Until its agent's threads are traced.
+    std::thread::sleep(Duration::from_secs(2));
+    signal(&[scene.program], Signal::SIGTSTP);
+    wait_until("pleat run stops", || stat_field(scene.runner, 0) == "T");
+    signal(&[scene.program], Signal::SIGCONT);
+    let ran = || stat_field(scene.program, 11).parse::<u64>().expect("ticks");
+    let before = ran();
+    wait_until("the program goes on", || ran() > before + 30);
+    signal(&[scene.runner], Signal::SIGCONT);
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < BEYOND_AGENTS, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A field of /proc/PID/stat, counted from the one behind the name.
+fn stat_field(pid: Pid, number: usize) -> String {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let rest = stat.rsplit(") ").next().expect("there is a name");
+    rest.split(' ').nth(number).expect("there are more").to_owned()
+}
+
 /// A debugger that holds these threads.
 fn hold(debugger: &str, threads: &[i32]) {
     let seconds = BEYOND_AGENTS.as_secs().to_string();
@@ -200,6 +228,7 @@ fn assert_all_go_on<'scope>(
             signal(&[scene.program], Signal::SIGCONT);
         });
     });
+    scope.spawn(move || assert_goes_on("continued alone", setup, continue_alone));
     // As a machine that is suspended.
     scope.spawn(move || {
         assert_goes_on("a stopped run", setup, |scene| stop(scene, &[scene.runner, scene.program], BEYOND_AGENTS));
