@@ -60,54 +60,15 @@ fn bytes_max(membership: &Membership) -> u64 {
 
 /// The swap file as the log sees it, with the fault that `PLEAT_FAULT` may ask for.
 pub(crate) fn device(file: SwapFile, fault: &[u8]) -> Box<dyn BackingStore> {
-    match fault {
-        b"swap-hangs" => Box::new(Hung(file)),
-        b"swap-eio" => Box::new(Unreadable { file, bytes: 0..u64::MAX }),
-        b"swap-unwritable" => Box::new(Unwritable(file)),
+    let (unreadable, writes) = match fault {
+        b"swap-hangs" => (0..0, Writes::Hang),
+        b"swap-unwritable" => (0..0, Writes::Fail),
+        b"swap-eio" => (0..u64::MAX, Writes::Succeed),
         // A forked child has its parent's file, fault and all, and a sound one of its own.
-        b"swap-eio-once" if !HAS_FAULT.swap(true, Ordering::Relaxed) => {
-            Box::new(Unreadable { file, bytes: UNREADABLE_BYTES })
-        }
-        _ => Box::new(file),
-    }
-}
-
-/// A device that never answers a write.
-struct Hung(SwapFile);
-
-impl BackingStore for Hung {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
-        self.0.read_at(offset, out)
-    }
-    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<(), BackingError> {
-        loop {
-            thread::sleep(Duration::from_secs(1000));
-        }
-    }
-    fn discard(&self, offset: u64, bytes: u64) {
-        self.0.discard(offset, bytes);
-    }
-    fn bytes_max(&self) -> u64 {
-        self.0.bytes_max()
-    }
-}
-
-/// A device that has failed for good.
-struct Unwritable(SwapFile);
-
-impl BackingStore for Unwritable {
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
-        self.0.read_at(offset, out)
-    }
-    fn write_at(&self, offset: u64, _bytes: &[u8]) -> Result<(), BackingError> {
-        Err(BackingError::Io { offset, errno: Errno::IO })
-    }
-    fn discard(&self, offset: u64, bytes: u64) {
-        self.0.discard(offset, bytes);
-    }
-    fn bytes_max(&self) -> u64 {
-        self.0.bytes_max()
-    }
+        b"swap-eio-once" if !HAS_FAULT.swap(true, Ordering::Relaxed) => (UNREADABLE_BYTES, Writes::Succeed),
+        _ => return Box::new(file),
+    };
+    Box::new(Faulty { file, unreadable, writes })
 }
 
 /// What `swap-eio-once` spoils: a block in the midst of a segment, so far on that a program which has just passed its budget writes
@@ -116,21 +77,34 @@ const UNREADABLE_BYTES: Range<u64> = (8 << 20) + (32 << 10)..(8 << 20) + (36 << 
 /// Whether this process, or one that it is forked from, has the file with that block.
 static HAS_FAULT: AtomicBool = AtomicBool::new(false);
 
-/// A device that takes everything and does not give these bytes back.
-struct Unreadable {
+/// A device that does not give some bytes back, or takes none.
+struct Faulty {
     file: SwapFile,
-    bytes: Range<u64>,
+    unreadable: Range<u64>,
+    writes: Writes,
 }
 
-impl BackingStore for Unreadable {
+enum Writes {
+    Succeed,
+    Fail,
+    Hang,
+}
+
+impl BackingStore for Faulty {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
-        if offset < self.bytes.end && self.bytes.start < offset + out.len() as u64 {
+        if offset < self.unreadable.end && self.unreadable.start < offset + out.len() as u64 {
             return Err(BackingError::Io { offset, errno: Errno::IO });
         }
         self.file.read_at(offset, out)
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), BackingError> {
-        self.file.write_at(offset, bytes)
+        match self.writes {
+            Writes::Succeed => self.file.write_at(offset, bytes),
+            Writes::Fail => Err(BackingError::Io { offset, errno: Errno::IO }),
+            Writes::Hang => loop {
+                thread::sleep(Duration::from_secs(1000));
+            },
+        }
     }
     fn discard(&self, offset: u64, bytes: u64) {
         self.file.discard(offset, bytes);
