@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
+use pager::ledger::tracing::AgentThread;
 use sys::AsFd as _;
 use sys::kernel::Kernel;
 use sys::thread;
@@ -12,9 +13,12 @@ use crate::attend::Attendant;
 use crate::failure::fail;
 use crate::keeper::Keeper;
 use crate::placement::Placement;
+use crate::traced::Lookout;
 
 /// When no fault has come for so long, its buffers are given back.
 const IDLE: Duration = Duration::from_millis(100);
+/// Then it looks so often who traces it.
+const LOOK: Duration = Duration::from_secs(1);
 /// Between two looks at faults that cannot be served before a fork is done.
 const DEFERRED_PAUSE: Duration = Duration::from_micros(50);
 
@@ -34,6 +38,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
     let mut placement = Placement::new();
     let mut attendant = Attendant::new();
     let mut turn = pager::Turn::default();
+    let mut lookout = Lookout::of(AgentThread::Handler);
     let party = keeper.party(&crate::host::agent().expect("it made this thread").membership());
     let pager = &keeper.pager;
     // In a forked child it may be as it was in the parent.
@@ -44,7 +49,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
         if attendant.refused.is_empty() {
             if !pager.kernel.wait_for_messages(Some(IDLE)) {
                 server.relinquish();
-                pager.kernel.wait_for_messages(None);
+                pager.kernel.wait_for_messages(Some(LOOK));
             }
         } else {
             pager.kernel.wait_for_any(attendant.refused.memories().map(Uffd::as_fd), REFUSED_LOOK);
@@ -56,6 +61,7 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
         }
         let entry = keeper.entry();
         loop {
+            lookout.look(keeper);
             let now = pager.kernel.now_ns();
             entry.busy_since_ns.store(now, Ordering::Relaxed);
             misbehave(keeper);
@@ -94,7 +100,8 @@ pub(crate) extern "C" fn write(argument: usize) -> ! {
     if keeper.fault() == b"swap-hangs" {
         thread::sleep(WRITER_IS_LATE);
     }
-    keeper.pager.write_segments()
+    let mut lookout = Lookout::of(AgentThread::Writer);
+    keeper.pager.write_segments(|| lookout.look(keeper))
 }
 
 /// What went wrong, for the program's user.

@@ -34,7 +34,7 @@ use crate::fork::Forks;
 use crate::handler;
 use crate::share::Losses;
 use crate::swap;
-use crate::traced;
+use crate::traced::{self, Lookout};
 use crate::watcher::Agent;
 
 /// The part of the budget that may wait in frames, as a divisor, and its bounds in pages.
@@ -59,7 +59,7 @@ pub(crate) struct Keeper {
     pub(crate) custody: Custody,
     entry: AtomicPtr<Process>,
     /// The handler's thread.
-    handler: AtomicU32,
+    pub(crate) handler: AtomicU32,
     pub(crate) occupancy: &'static Occupancy,
     pub(crate) standing: Standing,
     fault: &'static [u8],
@@ -287,8 +287,10 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
     let mut watchdog = Watchdog::default();
     let mut losses = Losses::default();
     let mut afterlife = Afterlife::default();
+    let mut lookout = Lookout::of(AgentThread::Reclaimer);
     let pager = &keeper.pager;
     loop {
+        lookout.look(keeper);
         if keeper.forks.stages.wants_rest() {
             let agent = crate::host::agent().expect("it made this thread");
             keeper.forks.rest_while_forking(agent, pager, &mut || watchdog.look(keeper));

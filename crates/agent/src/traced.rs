@@ -2,12 +2,18 @@
 //! `strace -f -p`, debuggers, and the sanitizers' leak checker, which a program has in itself. A thread has one tracer: where
 //! `pleat run` is that already, nobody else can stop it. SIGSTOP does not stop it then, either: a process that stands still
 //! goes on to make room for others.
+//!
+//! `pleat run` may come late, or have made room for a debugger: a thread that somebody else traces goes on as a new one,
+//! which he is not given.
 
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use pager::ledger::tracing::{AgentThread, Urgency};
+use sys::kernel::Kernel as _;
 use sys::{Errno, thread};
 
+use crate::keeper::Keeper;
 use crate::watcher::{self, Agent};
 
 /// Why a program that looks for leaks is not managed, where it cannot be.
@@ -17,6 +23,8 @@ pub(crate) const REFUSED: &str =
 /// Until `pleat run` has answered, which may be stopped.
 const PATIENCE_NS: u64 = 10_000_000_000;
 const PAUSE: Duration = Duration::from_micros(20);
+/// Between a thread's looks whether somebody traces it, each of which takes some 20 us.
+const LOOK_NS: u64 = 5_000_000;
 
 /// Has a thread of the agent's traced: at once, if this program looks for leaks, and else when `pleat run` gets round to it.
 pub(crate) fn ensure(agent: &Agent, which: AgentThread, thread: u32) -> Result<(), Errno> {
@@ -43,5 +51,57 @@ pub(crate) fn ensure(agent: &Agent, which: AgentThread, thread: u32) -> Result<(
             None if sys::clock::now_ns() > deadline => return Err(Errno::TIMEDOUT),
             None => thread::sleep(PAUSE),
         }
+    }
+}
+
+/// The looks of one thread of the agent's whether somebody else traces it.
+pub(crate) struct Lookout {
+    which: AgentThread,
+    next_ns: u64,
+}
+
+impl Lookout {
+    pub(crate) fn of(which: AgentThread) -> Self {
+        Self { which, next_ns: 0 }
+    }
+
+    /// On that thread, holding nothing that others wait for: goes on as a new one if somebody traces it who is not `pleat run`. He is told
+    /// that it has ended, and of the new one nothing.
+    pub(crate) fn look(&mut self, keeper: &Keeper) {
+        let now = keeper.pager.kernel.now_ns();
+        if now < self.next_ns {
+            return;
+        }
+        self.next_ns = now + LOOK_NS;
+        if !keeper.is_traced_by_us(self.which) && keeper.pager.kernel.files().is_traced() {
+            // Where no thread can be made it stays as it is, and tries again.
+            let _ = thread::renew(|number| keeper.goes_on(self.which, number));
+        }
+    }
+}
+
+impl Keeper {
+    fn is_traced_by_us(&self, which: AgentThread) -> bool {
+        let is_there = || !watcher::is_orphaned(&crate::host::agent().expect("it made this thread").membership());
+        self.entry().tracing.threads[which as usize].answer() == Some(true) && is_there()
+    }
+
+    /// On a thread of the agent's that has just taken over from one which is still there.
+    fn goes_on(&self, which: AgentThread, number: u32) {
+        let agent = crate::host::agent().expect("it made this thread");
+        match which {
+            AgentThread::Reclaimer => {
+                let limit = sys::process::raise_descriptor_limit();
+                while self.pager.kernel.files().go_on().is_err() {
+                    thread::sleep(PAUSE);
+                }
+                limit.into_iter().for_each(sys::process::RaisedLimit::restore);
+                self.entry().watcher.store(number.into(), Ordering::Relaxed);
+            }
+            AgentThread::Handler => self.handler.store(number, Ordering::Relaxed),
+            AgentThread::Writer => {}
+        }
+        // Who does not wait for an answer is not refused.
+        let _ = ensure(agent, which, number);
     }
 }

@@ -20,12 +20,11 @@ use pager::ledger::tracing::{Traceable, Urgency};
 use pager::ledger::{Ledger, PROCESSES_MAX, Process};
 use sys::clock;
 
-use crate::failure::say;
 use crate::proc::{self, Stat};
 
 const STACK_BYTES: usize = 64 << 10;
 /// Nobody attaches to a process that has gone before he knows its number, and each tracer costs a thread.
-const SHORT_LIVED: Duration = Duration::from_secs(1);
+const SHORT_LIVED: Duration = Duration::from_millis(200);
 /// With many processes the looks at who traces them may take one part in so many of our time, by the processor's.
 const LOOK_SHARE: u64 = 20;
 /// A thread that cannot be traced may be another's for a moment: how often it is tried, and how long after.
@@ -45,8 +44,6 @@ pub(crate) struct Tracers {
     /// The processes that somebody else held at the last look, but for the agent's threads, and how long they had run.
     held: Vec<(u32, u64)>,
     next_look: Option<Instant>,
-    /// A debugger's user has been told.
-    has_told: bool,
 }
 
 /// A thread that is traced, and who does it.
@@ -61,7 +58,7 @@ struct Tracee {
 
 impl Tracers {
     pub(crate) fn new(ledger: &'static Ledger, is_attachable: bool) -> Self {
-        Self { ledger, is_attachable, tracees: Vec::new(), held: Vec::new(), next_look: None, has_told: false }
+        Self { ledger, is_attachable, tracees: Vec::new(), held: Vec::new(), next_look: None }
     }
 
     /// Begins to trace what agents have asked for, and lets go what a debugger waits for. Says whether the next look is to be soon.
@@ -122,7 +119,7 @@ impl Tracers {
     }
 
     /// A debugger (gdb 13) tries a thread that it is refused again and again, for ever. Once it holds all the others none of them waits
-    /// for a page: it may have the agent's, too.
+    /// for a page: it may have the agent's, too, which go on as others when it lets them.
     fn make_room_for_debuggers(&mut self) {
         let mut processes: Vec<u32> = self.tracees.iter().map(|tracee| tracee.process).collect();
         processes.sort_unstable();
@@ -136,12 +133,6 @@ impl Tracers {
         let held: Vec<(u32, u64)> = held.collect();
         // Not for a moment only, as strace does it: at two looks in a row, and it has not run in between.
         for (process, _) in held.iter().filter(|held| self.held.contains(held)) {
-            if !std::mem::replace(&mut self.has_told, true) {
-                say(format_args!(
-                    "a debugger holds process {process}: where it stops threads that miss pages it may wait for ever; \
-                     start the program by it instead (`pleat run -- gdb ...`)"
-                ));
-            }
             self.tracees.iter().filter(|tracee| tracee.process == *process).for_each(Tracee::let_go);
         }
         self.held = held;

@@ -125,13 +125,14 @@ fn who_traces_every_thread_does_not_hold_the_agents() {
 }
 
 /// Who attaches to a program that runs already takes every thread that he is given: the agent's are traced by `pleat run` then. A debugger,
-/// which does not take no for an answer, is given them once nobody misses a page.
+/// which does not take no for an answer, is given them once nobody misses a page; and when it lets the program go on they go on as others,
+/// as they do where he comes before `pleat run`.
 #[test]
 fn who_attaches_to_every_thread_ends() {
-    for how in ["calls", "debugger"] {
+    for (how, is_refused) in [("calls", true), ("debugger", true), ("stops", true), ("first", false)] {
         if let Some(run) = crossed("attaching.c", how) {
             assert_cold(&run);
-            assert!(number(&run, " threads were refused") > 0, "{}", run.stderr);
+            assert_eq!(number(&run, " threads were refused") > 0, is_refused, "{}", run.stderr);
         }
     }
 }

@@ -30,10 +30,11 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         self.desk.open();
     }
 
-    /// What the writer's thread does for the rest of its life.
-    pub fn write_segments(&self) -> ! {
+    /// What the writer's thread does for the rest of its life; `before` each look whether there is something to write.
+    pub fn write_segments(&self, mut before: impl FnMut()) -> ! {
         loop {
             self.desk.wait(REST);
+            before();
             if let Some(job) = self.desk.take() {
                 self.write(job);
                 self.desk.done();

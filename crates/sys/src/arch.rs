@@ -1,10 +1,10 @@
-//! What differs between processors: two functions and a table of numbers.
+//! What differs between processors: a few functions and a table of numbers.
 
 #[cfg_attr(target_arch = "x86_64", path = "arch/x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "arch/aarch64.rs")]
 mod native;
 
-pub(crate) use native::{clone_thread, syscall};
+pub(crate) use native::{clone_on_this_stack, clone_thread, has_shadow_stack, syscall};
 
 /// How a bare thread begins.
 pub(crate) struct ThreadStart {
@@ -15,6 +15,15 @@ pub(crate) struct ThreadStart {
     pub(crate) tls: usize,
     pub(crate) entry: usize,
     pub(crate) argument: usize,
+}
+
+/// How a bare thread is followed by another one on its stack.
+pub(crate) struct Succession {
+    pub(crate) flags: usize,
+    /// As in [`ThreadStart`], of the new one.
+    pub(crate) number: usize,
+    /// The old one ends when this word is no longer zero.
+    pub(crate) is_relieved: usize,
 }
 
 /// System call numbers that rustix has no function for, or only one that would touch libc's thread data.
@@ -53,6 +62,8 @@ pub(crate) mod number {
     pub(crate) const PROCESS_VM_READV: usize = 310;
     pub(crate) const CLOCK_GETTIME: usize = 228;
     pub(crate) const EXIT: usize = 60;
+    pub(crate) const SCHED_YIELD: usize = 24;
+    pub(crate) const ARCH_PRCTL: usize = 158;
     pub(crate) const GETPID: usize = 39;
     pub(crate) const GETTID: usize = 186;
     pub(crate) const EXIT_GROUP: usize = 231;
@@ -120,6 +131,7 @@ pub(crate) mod number {
     pub(crate) const MUNMAP: usize = 215;
     pub(crate) const CLOCK_GETTIME: usize = 113;
     pub(crate) const EXIT: usize = 93;
+    pub(crate) const SCHED_YIELD: usize = 124;
     pub(crate) const GETPID: usize = 172;
     pub(crate) const GETTID: usize = 178;
     pub(crate) const EXIT_GROUP: usize = 94;

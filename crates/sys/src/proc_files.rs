@@ -8,10 +8,12 @@ pub(crate) use relatives::{field_of_status, visit_numbers};
 use alloc::boxed::Box;
 use alloc::vec;
 use core::fmt::Write as _;
+use core::mem::ManuallyDrop;
 
 use page::{ByteCount, PageCount, PageIndex};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, FromRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::DupFlags;
 
 use crate::kernel::{Mapping, PageRange, Uncopied};
 use crate::maps::Content;
@@ -66,6 +68,34 @@ impl ProcFiles {
         for fd in [Some(directory), Some(statm), Some(stat), Some(maps), Some(pagemap), rollup] {
             core::mem::forget(fd);
         }
+    }
+
+    /// From now on they say it by the calling thread, which goes on for the one that has opened them.
+    pub fn go_on(&self) -> Result<(), Errno> {
+        let _whoever_reads = self.maps_buffer.lock();
+        let of_threads = [
+            (c"../thread-self/statm", Some(&self.statm)),
+            (c"../thread-self/maps", Some(&self.maps)),
+            (c"../thread-self/smaps_rollup", self.rollup.as_ref()),
+        ];
+        // What is open of the page map is the memory's, whoever has opened it.
+        for (name, file) in of_threads.into_iter().filter_map(|(name, file)| Some((name, file?))) {
+            let anew = rustix::fs::openat(&self.directory, name, READ, Mode::empty())?;
+            // SAFETY: the number stays open, and ours.
+            let mut number = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(file.as_raw_fd()) });
+            rustix::io::dup3(&anew, &mut number, DupFlags::CLOEXEC)?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody traces the calling thread whom this process can see.
+    pub fn is_traced(&self) -> bool {
+        let Ok(status) = rustix::fs::openat(&self.directory, c"../thread-self/status", READ, Mode::empty()) else {
+            return false;
+        };
+        let mut text = [0; 1024];
+        let length = rustix::io::read(&status, &mut text).unwrap_or(0);
+        field_of_status(&text[..length], b"TracerPid:").is_some_and(|tracer| tracer != b"0")
     }
 
     /// Whether two more descriptors can be had now.
@@ -277,6 +307,22 @@ mod tests {
         seen.retain(|(range, _)| area.span().contains(&range.start.address()));
         let one = |number| PageRange::new(PageIndex::containing(page(number) as u64), PageCount(1));
         assert_eq!(seen, [(one(0), Uncopied::Absent), (one(2), Uncopied::Empty)]);
+    }
+
+    #[test]
+    fn files_of_a_thread_that_has_ended_go_on_with_another_one() {
+        let files = std::thread::spawn(|| ProcFiles::open(None).unwrap()).join().unwrap();
+        let counted = || {
+            let mut mappings = 0;
+            files.mappings(&mut |_| mappings += 1).is_ok() && mappings > 0
+        };
+        // The kernel has it a moment longer than join.
+        while files.resident_anonymous().is_some() {
+            std::thread::yield_now();
+        }
+        assert_eq!((counted(), files.proportional_anonymous()), (false, None));
+        files.go_on().unwrap();
+        assert!(counted() && files.resident_anonymous().is_some() && files.proportional_anonymous().is_some());
     }
 
     /// The first write to a page is a minor fault. What the program is called does not matter.

@@ -11,7 +11,7 @@ use core::time::Duration;
 use page::PAGE_BYTES;
 use rustix::fs::{Mode, OFlags, Timespec};
 
-use crate::arch::{self, ThreadStart, number};
+use crate::arch::{self, Succession, ThreadStart, number};
 use crate::proc_files::visit_numbers;
 use crate::{Area, Errno};
 
@@ -25,6 +25,8 @@ const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
 /// A tracer (`strace -f`) is not given this thread: one that stops every thread at its calls, and then reads the memory of another, would
 /// wait for a page that only we can bring.
 const CLONE_UNTRACED: usize = 0x80_0000;
+const CLONE_BARE: usize =
+    CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_UNTRACED;
 
 /// Room below the thread pointer, where the initial-exec variables of the host's libraries would be. Nothing of ours
 /// uses them; should a foreign function look at one, it finds zeros instead of a fault.
@@ -32,27 +34,61 @@ const TLS_BYTES: usize = 16 * PAGE_BYTES;
 /// Stack of a bare thread.
 const STACK_BYTES: usize = 64 * PAGE_BYTES;
 
-/// The numbers of this process's bare threads, which the kernel writes before they run and clears when they have ended.
-static BARE: [AtomicU32; BARE_MAX] = [const { AtomicU32::new(NOBODY) }; BARE_MAX];
+/// The bare threads of this process.
+static BARE: [Bare; BARE_MAX] =
+    [const { Bare { number: AtomicU32::new(NOBODY), is_relieved: AtomicU32::new(0) } }; BARE_MAX];
+/// Each of an agent's three may be two for a moment.
 const BARE_MAX: usize = 8;
+
+#[derive(Debug)]
+struct Bare {
+    /// The kernel writes it before the thread runs, and clears it when it has ended.
+    number: AtomicU32,
+    /// Not 0: another thread has taken over, and this one ends.
+    is_relieved: AtomicU32,
+}
+
 const NOBODY: u32 = 0;
 /// Is being made.
 const SOMEBODY: u32 = u32::MAX;
 
 /// How many bare threads this process has.
 pub fn bare_count() -> u32 {
-    BARE.iter().filter(|number| number.load(Ordering::Relaxed) != NOBODY).count() as u32
+    BARE.iter().filter(|bare| bare.number.load(Ordering::Relaxed) != NOBODY).count() as u32
 }
 
 /// Whether the thread of this number is a bare one.
 pub fn is_bare(thread: u32) -> bool {
-    BARE.iter().any(|number| number.load(Ordering::Relaxed) == thread)
+    Bare::of(thread).is_some()
 }
 
 /// In a forked child: there are none yet.
 pub fn forget_bare() {
-    for number in &BARE {
-        number.store(NOBODY, Ordering::Relaxed);
+    for bare in &BARE {
+        bare.number.store(NOBODY, Ordering::Relaxed);
+    }
+}
+
+impl Bare {
+    fn of(thread: u32) -> Option<&'static Self> {
+        BARE.iter().find(|bare| bare.number.load(Ordering::Relaxed) == thread)
+    }
+
+    /// Takes a place for a thread that is to be made, which gives it back where it is not.
+    fn take() -> Result<&'static Self, Errno> {
+        let is_free =
+            |bare: &&Self| bare.number.compare_exchange(NOBODY, SOMEBODY, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let bare = BARE.iter().find(is_free).ok_or(Errno::AGAIN)?;
+        bare.is_relieved.store(0, Ordering::Relaxed);
+        Ok(bare)
+    }
+
+    /// With what clone(2) has answered.
+    fn begins(&self, result: isize) -> Result<usize, Errno> {
+        if result < 0 {
+            self.number.store(NOBODY, Ordering::Relaxed);
+        }
+        errno(result)
     }
 }
 
@@ -140,19 +176,10 @@ pub unsafe fn spawn(
     // SAFETY: the third word of the same page; glibc's functions read their thread descriptor's address there.
     unsafe { tls.wrapping_add(2).write(tls as usize) };
     let shared = if descriptors == Descriptors::Shared { CLONE_FILES } else { 0 };
-    let is_free =
-        |number: &&AtomicU32| number.compare_exchange(NOBODY, SOMEBODY, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    let number = BARE.iter().find(is_free).ok_or(Errno::AGAIN)?;
+    let bare = Bare::take()?;
     let start = ThreadStart {
-        flags: CLONE_VM
-            | CLONE_SIGHAND
-            | CLONE_THREAD
-            | CLONE_SETTLS
-            | CLONE_PARENT_SETTID
-            | CLONE_CHILD_CLEARTID
-            | CLONE_UNTRACED
-            | shared,
-        number: number.as_ptr() as usize,
+        flags: CLONE_BARE | CLONE_SETTLS | shared,
+        number: bare.number.as_ptr() as usize,
         stack_top: top as usize,
         tls: tls as usize,
         entry: entry as usize,
@@ -161,11 +188,30 @@ pub unsafe fn spawn(
     let mask = block_signals();
     // SAFETY: stack and thread block are the caller's to give (see above); `entry` does not return by its type.
     let result = unsafe { arch::clone_thread(&start) };
-    if result < 0 {
-        number.store(NOBODY, Ordering::Relaxed);
-    }
     unblock_signals(mask);
-    errno(result).map(|tid| tid as u32)
+    bare.begins(result).map(|tid| tid as u32)
+}
+
+/// Goes on as a new bare thread on the same stack, with the same descriptors: nobody traces it, whoever traces this one. It calls `settle`
+/// first, with its number, while this one is still there; then this one ends.
+pub fn renew(settle: impl FnOnce(u32)) -> Result<(), Errno> {
+    let old = Bare::of(thread_id()).expect("a bare thread's own doing");
+    if arch::has_shadow_stack() {
+        return Err(Errno::NOTSUP);
+    }
+    let new = Bare::take()?;
+    let succession = Succession {
+        flags: CLONE_BARE | CLONE_FILES,
+        number: new.number.as_ptr() as usize,
+        is_relieved: old.is_relieved.as_ptr() as usize,
+    };
+    // SAFETY: both words are static; libc does not know this thread, which blocks all signals, and nobody waits for its end.
+    let result = unsafe { arch::clone_on_this_stack(&succession) };
+    new.begins(result)?;
+    settle(thread_id());
+    // Release: the old one ends after all of that. It looks at nothing else.
+    old.is_relieved.store(1, Ordering::Release);
+    Ok(())
 }
 
 /// Takes over the descriptor of that number in this thread's table.
@@ -438,6 +484,40 @@ mod tests {
         }
         assert!(file.metadata().is_ok());
         assert_ne!(std::env::current_dir().unwrap(), std::path::Path::new("/"), "the thread's directory is its own");
+    }
+
+    extern "C" fn renew_itself(_argument: usize) -> ! {
+        let old = thread_id();
+        let mut numbers = vec![old];
+        for _ in 0..RENEWALS {
+            let before = thread_id();
+            renew(|number| {
+                assert!(is_bare(before) && exists(before), "the old one waits");
+                numbers.push(number);
+            })
+            .unwrap();
+            while is_bare(before) {
+                sleep(Duration::from_micros(10));
+            }
+        }
+        assert_eq!(numbers.last(), Some(&thread_id()));
+        numbers.dedup();
+        RENEWED.store(numbers.len() as u32, Ordering::Release);
+        exit_thread()
+    }
+
+    static RENEWED: AtomicU32 = AtomicU32::new(0);
+    const RENEWALS: usize = 100;
+
+    #[test]
+    fn a_bare_thread_goes_on_as_another_one() {
+        let memory = Box::leak(Box::new(ThreadMemory::reserve().unwrap()));
+        // SAFETY: the memory is leaked.
+        unsafe { spawn(memory, Descriptors::Shared, renew_itself, 0).unwrap() };
+        while RENEWED.load(Ordering::Acquire) == 0 {
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(RENEWED.load(Ordering::Acquire) as usize, 1 + RENEWALS);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use super::ThreadStart;
+use super::{Succession, ThreadStart};
 
 /// One system call.
 ///
@@ -42,4 +42,45 @@ pub(crate) unsafe fn clone_thread(start: &ThreadStart) -> isize {
              lateout("rcx") _, lateout("r11") _);
     }
     result
+}
+
+/// clone(2) without a new stack. Only the new thread returns, with 0; the old one touches no memory but the word that relieves it, and
+/// ends then. Where no thread can be made the old one returns, with the error.
+///
+/// # Safety
+/// Both words last for ever, the flags hold `CLONE_THREAD`, nothing else of the process counts on the old thread, and it has no
+/// shadow stack.
+pub(crate) unsafe fn clone_on_this_stack(succession: &Succession) -> isize {
+    let result: isize;
+    // SAFETY: the new thread starts behind the first instruction with all registers but rax kept, the stack pointer among them; the old
+    // one goes on in registers alone.
+    unsafe {
+        asm!("syscall",
+             "test rax, rax",
+             "jle 2f",
+             "3:",
+             "mov eax, {sched_yield}",
+             "syscall",
+             "cmp dword ptr [r12], 0",
+             "je 3b",
+             "mov eax, {exit}",
+             "xor edi, edi",
+             "syscall",
+             "ud2",
+             "2:",
+             sched_yield = const super::number::SCHED_YIELD, exit = const super::number::EXIT,
+             inlateout("rax") super::number::CLONE as isize => result, inlateout("rdi") succession.flags => _, in("rsi") 0,
+             in("rdx") succession.number, in("r10") succession.number, in("r8") 0, in("r12") succession.is_relieved,
+             lateout("rcx") _, lateout("r11") _);
+    }
+    result
+}
+
+/// Whether the processor keeps this thread's return addresses a second time, on a stack that no other thread goes on with.
+pub(crate) fn has_shadow_stack() -> bool {
+    const STATUS: usize = 0x5005;
+    let mut features = 0_u64;
+    // SAFETY: writes eight bytes, if the kernel knows of such stacks.
+    let result = unsafe { syscall(super::number::ARCH_PRCTL, [STATUS, &raw mut features as usize, 0, 0, 0, 0]) };
+    result == 0 && features & 1 != 0
 }
