@@ -70,7 +70,7 @@ impl Heap {
 }
 
 /// Says whether there is room for what the agent takes between here and where it could stop again, and for so many bytes beside
-/// it. Limits may leave it none (`RLIMIT_AS`, `RLIMIT_DATA`): who asks before does without the agent, who does not is ended by [`out_of_memory`].
+/// it. A limit may leave it none (`RLIMIT_AS`): who asks before does without the agent, who does not is ended by [`out_of_memory`].
 pub(crate) fn has_room(more_bytes: usize) -> Result<(), Errno> {
     Area::reserve(ROOM_BYTES + more_bytes).map(drop)
 }
@@ -78,7 +78,7 @@ pub(crate) fn has_room(more_bytes: usize) -> Result<(), Errno> {
 /// The heap cannot grow. What is half done cannot be undone, so the program ends.
 fn out_of_memory(layout: Layout) -> ! {
     crate::failure::fail(format_args!(
-        "process {} is ended: its agent gets no memory ({} bytes; see its limits on data and on addresses)",
+        "process {} is ended: its agent gets no memory ({} bytes; see its limit on addresses)",
         sys::thread::process_id(),
         layout.size()
     ))

@@ -236,8 +236,8 @@ fn a_userfaultfd_of_the_programs_own_is_left_alone() {
     }
 }
 
-/// What the agent writes to counts for the program's limit: it raises that by what it needs. Without, the run took a hundred
-/// seconds and wrote nothing to the swap file.
+/// What the agent writes to does not count for the program's limit. Where it did, the run took a hundred seconds and wrote nothing to
+/// the swap file.
 #[test]
 fn a_limit_on_data_leaves_the_agent_room() {
     if let Some(run) = crossed("shapes.c", "data") {

@@ -49,6 +49,10 @@ fn limits_that_leave_the_agent_nothing_lose_nothing() {
             let Some(run) = tight(&turn, &program, kind, kib) else { return };
             let is_ended = run.stderr.contains(NO_MEMORY);
             assert!(!run.stderr.contains("bug in the agent"), "{}", run.stderr);
+            assert!(
+                kind == "as" || run.shell_status() == 0 && run.stderr.is_empty(),
+                "what counts for data is not ours"
+            );
             match (run.shell_status(), &run.stdout[..]) {
                 (0, b"equal, child 0\n") => {}
                 (0, b"equal, child 9\n") => assert!(is_ended, "the child ended without a word: {}", run.stderr),
@@ -76,4 +80,27 @@ fn limits_that_leave_an_agent_no_room_to_start() {
         assert_same(&before, &after);
         turn.assert_clean(&after);
     }
+}
+
+/// A limit on data leaves a program as much as it does without pleat, but for what the agent's library has in its file.
+#[test]
+fn a_limit_on_data_is_the_programs() {
+    const LIBRARY_PIECES: u32 = 4;
+    let turn = turn("allowed");
+    let program = match turn.compile("allowed.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let Some(command) = without_raising(&["sh", "-c", &format!("ulimit -d 81920; exec {program}")]) else { return };
+    let pieces = |run: &Run| -> u32 {
+        let line = run.stderr.lines().find_map(|line| line.strip_suffix(" pieces"));
+        line.and_then(|count| count.parse().ok()).expect("it says how many")
+    };
+    let before = plain(&command);
+    let after = folded(&turn.options("32M"), &command);
+    println!("{} pieces against {}, {:.2?} against {:.2?}", pieces(&after), pieces(&before), after.wall, before.wall);
+    assert_same(&before, &after);
+    assert!(pieces(&after) + LIBRARY_PIECES >= pieces(&before), "{} against {}", pieces(&after), pieces(&before));
+    assert!(pieces(&before) > 60, "{} pieces are no more than the budget", pieces(&before));
+    turn.assert_clean(&after);
 }

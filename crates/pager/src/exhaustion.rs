@@ -8,6 +8,9 @@
 const ROUNDS: u32 = 40;
 /// How long a device may take for one segment before it counts as no help. Disks that wake up take so long.
 const DEVICE_NS_MAX: u64 = 5_000_000_000;
+/// The longest time between two rounds that counts: a stopped process, or a suspended machine, makes longer ones, and its device does
+/// nothing either.
+const STEP_NS_MAX: u64 = 100_000_000;
 
 /// What a round has come to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,22 +28,25 @@ pub(crate) struct Exhaustion {
     rounds: u32,
     /// As of the last round.
     device: Option<u64>,
-    /// When the device was given something, or last took it.
-    device_moved_ns: u64,
+    /// For how long it has taken nothing.
+    device_waits_ns: u64,
+    last_ns: u64,
 }
 
 impl Exhaustion {
     /// Whether the budget is out of reach after this round, which ends at `now_ns`.
     pub(crate) fn judge(&mut self, effort: Effort, is_short: bool, now_ns: u64) -> bool {
+        self.device_waits_ns += now_ns.saturating_sub(self.last_ns).min(STEP_NS_MAX);
+        self.last_ns = now_ns;
         if effort.device != self.device {
             self.device = effort.device;
-            self.device_moved_ns = now_ns;
+            self.device_waits_ns = 0;
         }
         if effort.has_gained || !is_short {
             self.rounds = 0;
             return false;
         }
-        let is_slow = self.device.is_some() && now_ns - self.device_moved_ns < DEVICE_NS_MAX;
+        let is_slow = self.device.is_some() && self.device_waits_ns < DEVICE_NS_MAX;
         if !is_slow && !effort.fills_ring {
             self.rounds = self.rounds.saturating_add(1);
         }
@@ -76,10 +82,18 @@ mod tests {
             assert!(!judge(&mut exhaustion, slow, 4_000, segment * DEVICE_NS_MAX), "it takes 4 s for each");
         }
         let hung = Effort { device: Some(4), ..VAIN };
-        assert!(judge(&mut exhaustion, hung, ROUNDS, 5 * DEVICE_NS_MAX));
+        assert!(judge(&mut exhaustion, hung, 1_000 + ROUNDS, 5 * DEVICE_NS_MAX));
         // Once it hangs no gain elsewhere makes it a slow one again.
-        exhaustion.judge(Effort { has_gained: true, ..hung }, true, 6 * DEVICE_NS_MAX);
-        assert!(judge(&mut exhaustion, hung, ROUNDS, 6 * DEVICE_NS_MAX));
+        exhaustion.judge(Effort { has_gained: true, ..hung }, true, 7 * DEVICE_NS_MAX);
+        assert!(judge(&mut exhaustion, hung, ROUNDS, 7 * DEVICE_NS_MAX));
+    }
+
+    #[test]
+    fn a_device_is_not_slow_for_having_been_stopped() {
+        let mut exhaustion = Exhaustion::default();
+        let given = Effort { device: Some(1), ..VAIN };
+        assert!(!judge(&mut exhaustion, given, 100, 0));
+        assert!(!judge(&mut exhaustion, given, 1_000, 10 * DEVICE_NS_MAX), "all have stood still meanwhile");
     }
 
     #[test]

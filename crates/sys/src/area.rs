@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use page::{PAGE_BYTES, PageBytes, PageIndex};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 
 use crate::kernel::PageRange;
 use crate::{Errno, apart};
@@ -54,13 +54,7 @@ impl Area {
         let base = whole.cast::<u8>().wrapping_add(PAGE_BYTES);
         let area = Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes, open: 0 };
         own::add(area.span())?;
-        // After the program's mlockall(MCL_FUTURE) ours would be locked too: filled when it is opened, and a page that
-        // is locked cannot leave the program for a place that is not, nor the other way round.
-        area.unlock();
-        // A huge page would make one small encoding cost 2 MiB. Kernels without huge pages answer EINVAL; nothing
-        // is lost then.
-        // SAFETY: the advice concerns the same range and changes no content.
-        let _ = unsafe { rustix::mm::madvise(base.cast(), bytes, Advice::LinuxNoHugepage) };
+        adapt(base, bytes);
         Ok(area)
     }
 
@@ -80,11 +74,6 @@ impl Area {
     /// How much of it may be read and written, from the base on.
     pub fn open_bytes(&self) -> usize {
         self.open
-    }
-
-    fn unlock(&self) {
-        // SAFETY: the range is ours; no content changes. The only error is a range that is not mapped.
-        let _ = unsafe { rustix::mm::munlock(self.base.as_ptr().cast(), self.bytes) };
     }
 
     /// The first byte.
@@ -133,24 +122,36 @@ impl Area {
     }
 }
 
-/// Makes a stretch of an area readable and writable.
+/// Makes a closed stretch of an area, of which nothing is used yet, readable and writable. It does not count for the program's limit on
+/// data (`RLIMIT_DATA`).
 pub(crate) fn make_usable(start: *mut u8, bytes: usize) -> Result<(), Errno> {
-    make_writable(start, bytes)
-        .or_else(|errno| if raise_data_limit(bytes) { make_writable(start, bytes) } else { Err(errno) })
+    let is_limited = || getrlimit(Resource::Data).current.is_some();
+    if !is_limited() && open(start, bytes).is_ok() {
+        return Ok(());
+    }
+    // The kernel counts no mapping of the kind that stacks are. It grows into what is free below it: that is never free in an area.
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::GROWSDOWN | MapFlags::FIXED;
+    // SAFETY: the stretch is the area's, and nobody has it yet.
+    unsafe { rustix::mm::mmap_anonymous(start.cast(), bytes, ProtFlags::empty(), flags) }?;
+    adapt(start, bytes);
+    open(start, bytes)
 }
 
-fn make_writable(start: *mut u8, bytes: usize) -> Result<(), Errno> {
+fn open(start: *mut u8, bytes: usize) -> Result<(), Errno> {
     // SAFETY: the range lies inside an area; who may use it does not lose anything.
     unsafe { rustix::mm::mprotect(start.cast(), bytes, MprotectFlags::READ | MprotectFlags::WRITE) }
 }
 
-/// What may be written counts for the program's limit on data (`RLIMIT_DATA`), which then is raised by as much; whether it was.
-fn raise_data_limit(bytes: usize) -> bool {
-    let before = getrlimit(Resource::Data);
-    let Some(current) = before.current.map(|current| current.saturating_add(bytes as u64)) else { return false };
-    // The hard limit is raised with CAP_SYS_RESOURCE only.
-    let maximum = before.maximum.map(|maximum| maximum.max(current));
-    setrlimit(Resource::Data, Rlimit { current: Some(current), maximum }).is_ok()
+/// What is ours is neither locked nor huge.
+fn adapt(start: *mut u8, bytes: usize) {
+    // After the program's mlockall(MCL_FUTURE) it would be locked: filled when it is opened, and a page that
+    // is locked cannot leave the program for a place that is not, nor the other way round.
+    // SAFETY: the range is ours; no content changes. The only error is a range that is not mapped.
+    let _ = unsafe { rustix::mm::munlock(start.cast(), bytes) };
+    // A huge page would make one small encoding cost 2 MiB. Kernels without huge pages answer EINVAL; nothing
+    // is lost then.
+    // SAFETY: the advice concerns the same range and changes no content.
+    let _ = unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxNoHugepage) };
 }
 
 impl Drop for Area {
