@@ -20,7 +20,9 @@ impl Afterlife {
             return;
         }
         self.next_look_ns = now_ns + LOOK_NS;
-        if has_only(thread::bare_count()) {
+        // Another one may take the place of ours meanwhile.
+        let count = thread::bare_count();
+        if count.is_some_and(has_only) && thread::bare_count() == count {
             // The kernel would take what the last thread has ended with, which nobody tells where it is not trapped.
             thread::exit_process(sys::user_mode::last_exit_status());
         }

@@ -17,8 +17,9 @@ use crate::traced::Lookout;
 
 /// When no fault has come for so long, its buffers are given back.
 const IDLE: Duration = Duration::from_millis(100);
-/// Then it looks so often who traces it.
+/// Then it looks so often who traces it; and so often where somebody is expected to.
 const LOOK: Duration = Duration::from_secs(1);
+const LOOK_SOON: Duration = Duration::from_millis(1);
 /// Between two looks at faults that cannot be served before a fork is done.
 const DEFERRED_PAUSE: Duration = Duration::from_micros(50);
 
@@ -47,9 +48,10 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
     keeper.is_serving.store(true, Ordering::Release);
     loop {
         if attendant.refused.is_empty() {
-            if !pager.kernel.wait_for_messages(Some(IDLE)) {
+            let limit = |limit| if lookout.expects_somebody(keeper) { LOOK_SOON } else { limit };
+            if !pager.kernel.wait_for_messages(Some(limit(IDLE))) {
                 server.relinquish();
-                pager.kernel.wait_for_messages(Some(LOOK));
+                pager.kernel.wait_for_messages(Some(limit(LOOK)));
             }
         } else {
             pager.kernel.wait_for_any(attendant.refused.memories().map(Uffd::as_fd), REFUSED_LOOK);

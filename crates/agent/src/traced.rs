@@ -9,7 +9,7 @@
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use pager::ledger::tracing::{AgentThread, Urgency};
+use pager::ledger::tracing::{AgentThread, Traceable, Urgency};
 use sys::kernel::Kernel as _;
 use sys::{Errno, thread};
 
@@ -23,8 +23,9 @@ pub(crate) const REFUSED: &str =
 /// Until `pleat run` has answered, which may be stopped.
 const PATIENCE_NS: u64 = 10_000_000_000;
 const PAUSE: Duration = Duration::from_micros(20);
-/// Between a thread's looks whether somebody traces it, each of which takes some 20 us.
+/// Between a thread's looks whether somebody traces it, each of which takes some 20 us; and where that is to be expected.
 const LOOK_NS: u64 = 5_000_000;
+const LOOK_SOON_NS: u64 = 100_000;
 
 /// Has a thread of the agent's traced: at once, if this program looks for leaks, and else when `pleat run` gets round to it.
 pub(crate) fn ensure(agent: &Agent, which: AgentThread, thread: u32) -> Result<(), Errno> {
@@ -57,22 +58,28 @@ pub(crate) fn ensure(agent: &Agent, which: AgentThread, thread: u32) -> Result<(
 /// The looks of one thread of the agent's whether somebody else traces it.
 pub(crate) struct Lookout {
     which: AgentThread,
-    next_ns: u64,
+    looked_ns: u64,
 }
 
 impl Lookout {
     pub(crate) fn of(which: AgentThread) -> Self {
-        Self { which, next_ns: 0 }
+        Self { which, looked_ns: 0 }
+    }
+
+    /// Whether `pleat run` has made room for a debugger, who may stop the program again as soon as he has let it go on.
+    pub(crate) fn expects_somebody(&self, keeper: &Keeper) -> bool {
+        keeper.traceable(self.which).is_let_go()
     }
 
     /// On that thread, holding nothing that others wait for: goes on as a new one if somebody traces it who is not `pleat run`. He is told
     /// that it has ended, and of the new one nothing.
     pub(crate) fn look(&mut self, keeper: &Keeper) {
         let now = keeper.pager.kernel.now_ns();
-        if now < self.next_ns {
+        let pause = if self.expects_somebody(keeper) { LOOK_SOON_NS } else { LOOK_NS };
+        if now - self.looked_ns < pause {
             return;
         }
-        self.next_ns = now + LOOK_NS;
+        self.looked_ns = now;
         if !keeper.is_traced_by_us(self.which) && keeper.pager.kernel.files().is_traced() {
             // Where no thread can be made it stays as it is, and tries again.
             let _ = thread::renew(|number| keeper.goes_on(self.which, number));
@@ -81,9 +88,13 @@ impl Lookout {
 }
 
 impl Keeper {
+    fn traceable(&self, which: AgentThread) -> &'static Traceable {
+        &self.entry().tracing.threads[which as usize]
+    }
+
     fn is_traced_by_us(&self, which: AgentThread) -> bool {
         let is_there = || !watcher::is_orphaned(&crate::host::agent().expect("it made this thread").membership());
-        self.entry().tracing.threads[which as usize].answer() == Some(true) && is_there()
+        self.traceable(which).answer() == Some(true) && is_there()
     }
 
     /// On a thread of the agent's that has just taken over from one which is still there.
@@ -101,7 +112,8 @@ impl Keeper {
             AgentThread::Handler => self.handler.store(number, Ordering::Relaxed),
             AgentThread::Writer => {}
         }
-        // Who does not wait for an answer is not refused.
-        let _ = ensure(agent, which, number);
+        if !agent.membership().is_elsewhere {
+            self.traceable(which).ask(number, Urgency::AtLeisure);
+        }
     }
 }

@@ -35,8 +35,8 @@ fn tight(turn: &Turn, program: &str, kind: &str, kib: u32) -> Option<Run> {
     Some(after)
 }
 
-/// From nothing at all, at steps at which something else does not fit any more, to enough of addresses. With more room for data than
-/// this the agent has just enough to be slow.
+/// From nothing at all, at steps at which something else does not fit any more, to enough of addresses. What the agent takes does not
+/// count for data.
 #[test]
 fn limits_that_leave_the_agent_nothing_lose_nothing() {
     let turn = turn("tight");

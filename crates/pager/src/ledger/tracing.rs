@@ -39,6 +39,8 @@ const ASKED: u32 = 2;
 const TAKEN: u32 = 3;
 const TRACED: u32 = 4;
 const REFUSED: u32 = 5;
+/// For somebody else, who may take it now; to be taken up again like one that is listed.
+const LET_GO: u32 = 6;
 
 /// How soon a thread is to be traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,10 +68,15 @@ impl Traceable {
         }
     }
 
+    /// For the agent: whether `pleat run` has made room for somebody else.
+    pub fn is_let_go(&self) -> bool {
+        self.state.load(Acquire) == LET_GO
+    }
+
     /// For `pleat run`: whether somebody has asked, and how soon it is to be.
     pub fn wanted(&self) -> Option<Urgency> {
         match self.state.load(Acquire) {
-            LISTED => Some(Urgency::AtLeisure),
+            LISTED | LET_GO => Some(Urgency::AtLeisure),
             ASKED => Some(Urgency::AtOnce),
             _ => None,
         }
@@ -78,7 +85,7 @@ impl Traceable {
     /// For `pleat run`: the thread that has been asked for; each question is taken once.
     pub fn take(&self) -> Option<u32> {
         let take = |state| self.state.compare_exchange(state, TAKEN, AcqRel, Relaxed).is_ok();
-        (take(ASKED) || take(LISTED)).then(|| self.thread.load(Relaxed))
+        [ASKED, LISTED, LET_GO].into_iter().any(take).then(|| self.thread.load(Relaxed))
     }
 
     /// For `pleat run`: answers what it has taken.
@@ -91,7 +98,7 @@ impl Traceable {
     /// For `pleat run`: it traces the thread no more, and will again at leisure.
     pub fn let_go(&self) {
         // As in `reply`.
-        let _ = self.state.compare_exchange(TRACED, LISTED, Release, Relaxed);
+        let _ = self.state.compare_exchange(TRACED, LET_GO, Release, Relaxed);
     }
 
     /// For `pleat run`: the process has ended, and its entry is to be another's.
@@ -130,7 +137,8 @@ mod tests {
         thread.take();
         thread.reply(true);
         thread.let_go();
-        assert_eq!((thread.wanted(), thread.take()), (Some(Urgency::AtLeisure), Some(7)));
+        assert_eq!((thread.wanted(), thread.is_let_go()), (Some(Urgency::AtLeisure), true));
+        assert_eq!((thread.take(), thread.is_let_go()), (Some(7), false));
         thread.forget();
         thread.reply(true);
         assert_eq!((thread.wanted(), thread.answer()), (None, None));

@@ -67,8 +67,8 @@ pub(crate) unsafe fn clone_on_this_stack(succession: &Succession) -> isize {
              "brk 1",
              "2:",
              sched_yield = const super::number::SCHED_YIELD, exit = const super::number::EXIT,
-             inlateout("x8") super::number::CLONE => _, inlateout("x0") succession.flags as isize => result, in("x1") 0,
-             in("x2") succession.number, in("x3") 0, in("x4") succession.number, in("x20") succession.is_relieved, lateout("x9") _);
+             inlateout("x8") super::number::CLONE => _, inlateout("x0") succession.flags as isize => result, in("x1") 0_usize,
+             in("x2") succession.number, in("x3") 0_usize, in("x4") succession.number, in("x20") succession.is_relieved, lateout("x9") _);
     }
     result
 }

@@ -69,8 +69,8 @@ pub(crate) unsafe fn clone_on_this_stack(succession: &Succession) -> isize {
              "ud2",
              "2:",
              sched_yield = const super::number::SCHED_YIELD, exit = const super::number::EXIT,
-             inlateout("rax") super::number::CLONE as isize => result, inlateout("rdi") succession.flags => _, in("rsi") 0,
-             in("rdx") succession.number, in("r10") succession.number, in("r8") 0, in("r12") succession.is_relieved,
+             inlateout("rax") super::number::CLONE as isize => result, inlateout("rdi") succession.flags => _, in("rsi") 0_usize,
+             in("rdx") succession.number, in("r10") succession.number, in("r8") 0_usize, in("r12") succession.is_relieved,
              lateout("rcx") _, lateout("r11") _);
     }
     result
