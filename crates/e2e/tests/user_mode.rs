@@ -315,3 +315,18 @@ fn a_debugger_in_user_mode() {
     assert_eq!(run.stderr.matches("runs outside the budget: it is traced").count(), 1, "{}", run.stderr);
     assert_cold(&run);
 }
+
+/// 48 MiB filled by one call, of which nothing may leave while the call holds it, and gone over once: in one piece it came to all of it.
+#[test]
+fn what_one_call_fills_leaves_while_it_is_filled() {
+    const FILL: &str = "import mmap, sys\nm = mmap.mmap(-1, 48 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                        m.madvise(int(sys.argv[1]))\n\
+                        for at in range(0, len(m), 4096): m[at:at + 8] = at.to_bytes(8, 'little')\n\
+                        print(sum(int.from_bytes(m[at:at + 8], 'little') == at for at in range(0, len(m), 4096)))";
+    for advice in ["22", "23"] {
+        let turn = turn(&format!("filled-{advice}"));
+        let Some(run) = compare(&turn, "32M", &words([pleat_e2e::python(), "-c", FILL, advice])) else { return };
+        let peak = run.peaks.anon_bytes;
+        assert!(peak < 35 << 20, "{advice}: {}", bench::size::mib(peak));
+    }
+}
