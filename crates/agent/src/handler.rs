@@ -63,8 +63,8 @@ pub(crate) extern "C" fn handle(argument: usize) -> ! {
         }
         let entry = keeper.entry();
         loop {
-            lookout.look(keeper);
             let now = pager.kernel.now_ns();
+            lookout.look(keeper, now);
             entry.busy_since_ns.store(now, Ordering::Relaxed);
             misbehave(keeper);
             // While this process forks its threads wait for the one that does.
@@ -103,7 +103,7 @@ pub(crate) extern "C" fn write(argument: usize) -> ! {
         thread::sleep(WRITER_IS_LATE);
     }
     let mut lookout = Lookout::of(AgentThread::Writer);
-    keeper.pager.write_segments(|| lookout.look(keeper))
+    keeper.pager.write_segments(|| lookout.look(keeper, keeper.pager.kernel.now_ns()))
 }
 
 /// What went wrong, for the program's user.

@@ -290,7 +290,6 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
     let mut lookout = Lookout::of(AgentThread::Reclaimer);
     let pager = &keeper.pager;
     loop {
-        lookout.look(keeper);
         if keeper.forks.stages.wants_rest() {
             let agent = crate::host::agent().expect("it made this thread");
             keeper.forks.rest_while_forking(agent, pager, &mut || watchdog.look(keeper));
@@ -300,6 +299,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
         let calls = pager.calls();
         pager.set_agent_bytes(ByteCount(STACK_BYTES + crate::heap::used_bytes()));
         let now = pager.kernel.now_ns();
+        lookout.look(keeper, now);
         losses.look(membership, &keeper.standing, now);
         let share = membership.share();
         let rest = reclaimer.round(pager, share.bytes);

@@ -10,7 +10,6 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use pager::ledger::tracing::{AgentThread, Traceable, Urgency};
-use sys::kernel::Kernel as _;
 use sys::{Errno, thread};
 
 use crate::keeper::Keeper;
@@ -73,13 +72,12 @@ impl Lookout {
 
     /// On that thread, holding nothing that others wait for: goes on as a new one if somebody traces it who is not `pleat run`. He is told
     /// that it has ended, and of the new one nothing.
-    pub(crate) fn look(&mut self, keeper: &Keeper) {
-        let now = keeper.pager.kernel.now_ns();
+    pub(crate) fn look(&mut self, keeper: &Keeper, now_ns: u64) {
         let pause = if self.expects_somebody(keeper) { LOOK_SOON_NS } else { LOOK_NS };
-        if now - self.looked_ns < pause {
+        if now_ns - self.looked_ns < pause {
             return;
         }
-        self.looked_ns = now;
+        self.looked_ns = now_ns;
         if !keeper.is_traced_by_us(self.which) && keeper.pager.kernel.files().is_traced() {
             // Where no thread can be made it stays as it is, and tries again.
             let _ = thread::renew(|number| keeper.goes_on(self.which, number));

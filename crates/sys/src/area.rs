@@ -125,8 +125,7 @@ impl Area {
 /// Makes a closed stretch of an area, of which nothing is used yet, readable and writable. It does not count for the program's limit on
 /// data (`RLIMIT_DATA`).
 pub(crate) fn make_usable(start: *mut u8, bytes: usize) -> Result<(), Errno> {
-    let is_limited = || getrlimit(Resource::Data).current.is_some();
-    if !is_limited() && open(start, bytes).is_ok() {
+    if getrlimit(Resource::Data).current.is_none() && open(start, bytes).is_ok() {
         return Ok(());
     }
     // The kernel counts no mapping of the kind that stacks are. It grows into what is free below it: that is never free in an area.

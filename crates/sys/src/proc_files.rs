@@ -90,12 +90,7 @@ impl ProcFiles {
 
     /// Whether somebody traces the calling thread whom this process can see.
     pub fn is_traced(&self) -> bool {
-        let Ok(status) = rustix::fs::openat(&self.directory, c"../thread-self/status", READ, Mode::empty()) else {
-            return false;
-        };
-        let mut text = [0; 1024];
-        let length = rustix::io::read(&status, &mut text).unwrap_or(0);
-        field_of_status(&text[..length], b"TracerPid:").is_some_and(|tracer| tracer != b"0")
+        self.field_at(format_args!("../thread-self/status"), b"TracerPid:", |tracer| Some(tracer != b"0")) == Some(true)
     }
 
     /// Whether two more descriptors can be had now.

@@ -43,11 +43,22 @@ impl ProcFiles {
 
     /// What a thread is to itself: the last of its numbers.
     fn own_number(&self, pid: u32, task: u32) -> Option<u32> {
-        let status = self.open_at(format_args!("../{pid}/task/{task}/status"), READ).ok()?;
+        self.field_at(format_args!("../{pid}/task/{task}/status"), b"NSpid:", |line| {
+            core::str::from_utf8(line).ok()?.split_ascii_whitespace().last()?.parse().ok()
+        })
+    }
+
+    /// What a status file says in a line of this name.
+    pub(super) fn field_at<T>(
+        &self,
+        path: core::fmt::Arguments<'_>,
+        name: &[u8],
+        read: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        let status = self.open_at(path, READ).ok()?;
         let mut text = [0; 1024];
         let length = rustix::io::read(&status, &mut text).ok()?;
-        let line = field_of_status(&text[..length], b"NSpid:")?;
-        core::str::from_utf8(line).ok()?.split_ascii_whitespace().last()?.parse().ok()
+        read(field_of_status(&text[..length], name)?)
     }
 
     fn descends(&self, pid: u32, from: u64) -> bool {
