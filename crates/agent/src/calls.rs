@@ -299,8 +299,6 @@ const MADV_DONTFORK: c_int = 10;
 const MADV_WIPEONFORK: c_int = 18;
 const MADV_POPULATE_READ: c_int = 22;
 const MADV_POPULATE_WRITE: c_int = 23;
-/// In user mode what a call fills is held until it is done: so much at a time, that what has been filled may leave meanwhile.
-const FILLED_BYTES: usize = 1 << 20;
 /// Discards locked pages, too.
 const MADV_DONTNEED_LOCKED: c_int = 24;
 
@@ -353,20 +351,11 @@ unsafe fn advise(range: &Range<usize>, advice: c_int) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         return unsafe { remap::advise(range.start, range.len(), advice) };
     }
-    let is_to_fill = matches!(advice, MADV_POPULATE_READ | MADV_POPULATE_WRITE);
-    let step = if is_to_fill { FILLED_BYTES } else { usize::MAX };
-    let mut start = range.start;
-    loop {
-        let bytes = step.min(range.end - start);
-        // SAFETY: the caller's promise.
-        if unsafe { syscall(remap::MADVISE, start, bytes, c_long::from(advice)) } != 0 {
-            return Err(Errno::from_raw_os_error(libc_errno().get()));
-        }
-        start += bytes;
-        if start >= range.end {
-            return Ok(());
-        }
+    // SAFETY: the caller's promise.
+    if unsafe { syscall(remap::MADVISE, range.start, range.len(), c_long::from(advice)) } == 0 {
+        return Ok(());
     }
+    Err(Errno::from_raw_os_error(libc_errno().get()))
 }
 
 /// After guards have been asked for with this result: what was there is gone, and what of it is with us must go, too.

@@ -209,6 +209,7 @@ static HOOKS: sys::user_mode::Hooks = sys::user_mode::Hooks {
     },
     after_fork_in_child: || after_fork_in_child(),
     has_own_network: crate::unshare::has_own_network,
+    held_bytes_max: || agent().map_or(u64::MAX, Agent::held_bytes_max),
     say: |text| failure::say(format_args!("{text}")),
     fail: |text| failure::fail(format_args!("{text}, the program is ended")),
 };

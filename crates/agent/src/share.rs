@@ -9,9 +9,13 @@ use policy::shares::{self, Claim, Holder, Loss, Share};
 use sys::thread::Processors;
 
 use crate::entry::Membership;
+use crate::watcher::Agent;
 
 /// How long several processes must have been beyond the budget, with nothing that could go, before that is told: they come and go.
 const BEYOND_NS: u64 = 1_000_000_000;
+
+/// Of what this process may have, one call in user mode holds no more than this part where it can be made in pieces.
+const HELD_PART: u64 = 16;
 
 /// A swap file with less room than this is full.
 const ROOM_TO_SPILL: u64 = 1 << 20;
@@ -101,6 +105,15 @@ impl Membership {
         let share = shares::share(left, holder(self.entry), self.managed().map(holder));
         self.entry.set(Gauge::ShareBytes, share.bytes.0);
         share
+    }
+}
+
+impl Agent {
+    /// How many bytes one call may hold, see [`sys::user_mode::Hooks`].
+    pub(crate) fn held_bytes_max(&self) -> u64 {
+        let managed = self.keeper().map(|keeper| keeper.entry().get(Gauge::ShareBytes));
+        let share = managed.unwrap_or_else(|| self.membership().ledger.budget_bytes.load(Ordering::Relaxed));
+        share / HELD_PART
     }
 }
 

@@ -330,3 +330,17 @@ fn what_one_call_fills_leaves_while_it_is_filled() {
         assert!(peak < 35 << 20, "{advice}: {}", bench::size::mib(peak));
     }
 }
+
+/// Calls on 48 MiB, which were held as a whole: what they say is what they say without us, whatever signals come, and what has been
+/// read or written leaves before all has.
+#[test]
+fn reads_and_writes_of_more_than_the_budget() {
+    let turn = turn("transfers");
+    let program = match turn.compile("transfers.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let Some(run) = compare(&turn, "32M", &words([&program, &turn.word("data")])) else { return };
+    let peak = run.peaks.anon_bytes;
+    assert!(peak < 36 << 20, "{}", bench::size::mib(peak));
+}

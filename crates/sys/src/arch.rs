@@ -29,6 +29,19 @@ pub(crate) struct Succession {
 /// System call numbers that rustix has no function for, or only one that would touch libc's thread data.
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod number {
+    pub(crate) const READ: usize = 0;
+    pub(crate) const WRITE: usize = 1;
+    pub(crate) const FSTAT: usize = 5;
+    pub(crate) const PREAD64: usize = 17;
+    pub(crate) const PWRITE64: usize = 18;
+    pub(crate) const READV: usize = 19;
+    pub(crate) const WRITEV: usize = 20;
+    pub(crate) const SENDTO: usize = 44;
+    pub(crate) const RECVFROM: usize = 45;
+    pub(crate) const GETSOCKOPT: usize = 55;
+    pub(crate) const FCNTL: usize = 72;
+    pub(crate) const PREADV: usize = 295;
+    pub(crate) const PWRITEV: usize = 296;
     pub(crate) const MMAP: usize = 9;
     pub(crate) const MPROTECT: usize = 10;
     pub(crate) const MUNMAP: usize = 11;

@@ -13,6 +13,8 @@ pub struct Hooks {
     pub after_fork_in_child: fn(),
     /// The child has a network namespace of its own from now on.
     pub has_own_network: fn(),
+    /// How many bytes one call may hold, where it can be made in pieces.
+    pub held_bytes_max: fn() -> u64,
     /// Tells the program's user something.
     pub say: fn(&str),
     /// Ends the program with a reason.

@@ -10,7 +10,7 @@
 //!  trap       the handler of SIGSYS               stubs    the assembly that makes the program's calls
 //!  signals    the program's actions and masks     signal_stacks  where the kernel puts frames of signals
 //!  deliver    bringing those to the program       processes  threads, vfork and fork
-//!  huge_pages why a fork has none of them
+//!  transfers  reads and writes of more than a call may hold    huge_pages  why a fork has none of them
 //! ```
 
 mod calls;
@@ -23,6 +23,7 @@ mod processes;
 mod signal_stacks;
 mod signals;
 mod stubs;
+mod transfers;
 mod trap;
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -61,6 +62,8 @@ pub struct Hooks {
     pub after_fork_in_child: fn(),
     /// The child has a network namespace of its own from now on.
     pub has_own_network: fn(),
+    /// How many bytes one call may hold, where it can be made in pieces.
+    pub held_bytes_max: fn() -> u64,
     /// Tells the program's user something.
     pub say: fn(&str),
     /// Ends the program with a reason.

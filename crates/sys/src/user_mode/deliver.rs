@@ -13,6 +13,7 @@ use super::memory::copy_in;
 use super::signal_stacks::{Seen, SignalStack};
 use super::signals::{self, SA_NODEFER, SIGSYS, bit};
 use super::stubs::{copy, pleat_called, pleat_return};
+use super::transfers;
 use crate::Errno;
 use crate::action::{Action, SA_ONSTACK};
 use crate::arch::{number, syscall};
@@ -44,6 +45,7 @@ pub(super) extern "C" fn deliver(signal: u64, information: *const [u64; 16], con
     let Some(action) = signals::action_for(signal, information.cast()) else { return };
     // SAFETY: the kernel's own, on this stack, and nobody else's until we return.
     let context = unsafe { &mut *context };
+    transfers::interrupt(context);
     let before = mask_before(context);
     let deferred = if action.flags & SA_NODEFER == 0 { bit(signal) } else { 0 };
     let mask = (before | action.mask | deferred) & !bit(SIGSYS);

@@ -63,6 +63,8 @@ pub(super) struct Slot {
     pub(super) scratch: [AtomicU64; 4],
     /// 1 while a mask in `scratch` is that of the thread: until its wait is interrupted.
     pub(super) sets_mask: AtomicU64,
+    /// The call's number, where it is made in pieces.
+    pub(super) call: AtomicU64,
 }
 
 const NO_SLOT: usize = usize::MAX;
@@ -88,6 +90,7 @@ impl Slot {
             ranges: [const { [AtomicU64::new(0), AtomicU64::new(0)] }; RANGES],
             scratch: [const { AtomicU64::new(0) }; 4],
             sets_mask: AtomicU64::new(0),
+            call: AtomicU64::new(0),
         }
     }
 
@@ -105,6 +108,16 @@ impl Slot {
     pub(super) fn take_mask(&self) -> Option<u64> {
         let sets_mask = self.sets_mask.swap(0, Ordering::Relaxed) == 1;
         sets_mask.then(|| self.scratch[0].load(Ordering::Relaxed))
+    }
+
+    /// Whether its call is under way, and of this thread.
+    pub(super) fn belongs_to(&self, thread: u32) -> bool {
+        self.is_active() && self.thread.load(Ordering::Relaxed) == thread
+    }
+
+    /// Ends its hold.
+    pub(super) fn let_go(&self) {
+        self.generation.fetch_add(4 - ACTIVE, Ordering::Release);
     }
 
     fn first_held(&self, start: u64, end: u64) -> u64 {
@@ -230,7 +243,7 @@ impl Hold {
 
     /// Ends a hold that has been published.
     pub(super) fn let_go(self) {
-        self.slot().generation.fetch_add(4 - ACTIVE, Ordering::Release);
+        self.slot().let_go();
     }
 }
 

@@ -18,11 +18,11 @@ const STRUCTURE_BYTES: u64 = 4096;
 /// Longest string of execve (`MAX_ARG_STRLEN`).
 const ARGUMENT_BYTES: u64 = 128 << 10;
 /// Most elements of a vector (`UIO_MAXIOV`, `FUTEX_WAITV_MAX` is less).
-const VECTOR_MAX: u64 = 1024;
+pub(super) const VECTOR_MAX: u64 = 1024;
 /// Pages of one range that cannot be touched before the rest is left to the kernel.
 const FAILURES_MAX: u32 = 8;
 /// Most that one read or write of the kernel transfers (`MAX_RW_COUNT`).
-const TRANSFER_MAX: u64 = 0x7fff_f000;
+pub(super) const TRANSFER_MAX: u64 = 0x7fff_f000;
 
 /// The memory of one call.
 pub(super) struct Memory<'a> {

@@ -8,6 +8,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 use super::holds::Slot;
+use super::transfers;
 
 /// Bytes below the stack pointer that a function may use without moving it, and two words of ours.
 pub(super) const FRAME_BYTES: u64 = 128 + 16;
@@ -17,6 +18,12 @@ unsafe extern "C" {
     pub(super) fn pleat_call();
     /// Behind its call.
     pub(super) fn pleat_called();
+    /// Makes the call, which is a piece of the program's, writes its result down (`scratch`), and goes back to the program's own
+    /// instruction with a number that is no call's ([`super::transfers`]) and the slot. On the stack: the same.
+    pub(super) fn pleat_piece();
+    /// Behind its call.
+    pub(super) fn pleat_pieced();
+    pub(super) fn pleat_piece_end();
     /// The same for a call that makes a thread or a process in the same memory. Its r9 is the slot.
     pub(super) fn pleat_clone();
     /// Makes the call and nothing else.
@@ -95,6 +102,29 @@ global_asm!(
     "jmp rcx",
     ".cfi_endproc",
     ".size pleat_call,.-pleat_call",
+    //
+    ".globl pleat_piece",
+    ".hidden pleat_piece",
+    ".type pleat_piece,@function",
+    "pleat_piece:",
+    ".cfi_startproc",
+    ".cfi_def_cfa rsp, {frame}",
+    ".cfi_offset rip, -{frame}+8",
+    "syscall",
+    ".globl pleat_pieced",
+    ".hidden pleat_pieced",
+    "pleat_pieced:",
+    "mov rdi, [rsp]",
+    "mov [rdi+{result}], rax",
+    "mov rcx, [rsp+8]",
+    "lea rcx, [rcx-{syscall_bytes}]",
+    "mov eax, {go_on}",
+    "jmp rcx",
+    ".cfi_endproc",
+    ".globl pleat_piece_end",
+    ".hidden pleat_piece_end",
+    "pleat_piece_end:",
+    ".size pleat_piece,.-pleat_piece",
     //
     ".globl pleat_clone",
     ".hidden pleat_clone",
@@ -210,6 +240,9 @@ global_asm!(
     "ret",
     ".popsection",
     frame = const FRAME_BYTES,
+    result = const offset_of!(Slot, scratch) + transfers::RESULT * 8,
+    syscall_bytes = const transfers::SYSCALL_BYTES,
+    go_on = const transfers::GO_ON,
     generation = const offset_of!(Slot, generation),
     back = const offset_of!(Slot, back),
     arguments = const offset_of!(Slot, arguments),

@@ -5,12 +5,12 @@ use core::sync::atomic::Ordering;
 use super::calls::{self, Class};
 use super::context::Context;
 use super::deliver;
-use super::holds::{self, Hold, Place};
+use super::holds::{self, Hold, Place, Slot};
 use super::memory::{Memory, bring_in, copy_in, copy_out};
 use super::signal_stacks::{self, SS_DISABLE, SignalStack};
 use super::signals::{self, SIGSYS, bit};
 use super::stubs::{FRAME_BYTES, pleat_bare, pleat_call, pleat_exit, pleat_unmap_self};
-use super::{KEPT, PINNED, hooks, huge_pages, pin, processes};
+use super::{KEPT, PINNED, hooks, huge_pages, pin, processes, transfers};
 use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::attach::{self, Attach};
@@ -27,6 +27,10 @@ const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_STACK: u64 = 0x2_0000;
+const MADV_POPULATE_READ: u64 = 22;
+const MADV_POPULATE_WRITE: u64 = 23;
+/// What madvise fills at once.
+const FILLED_BYTES: u64 = 1 << 20;
 /// More than the frame of a signal and our own take of the stack.
 const HANDLER_STACK_BYTES: u64 = 64 << 10;
 
@@ -44,7 +48,13 @@ pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: 
     // SAFETY: the context lies on this stack, and nobody else uses it until we return.
     let context = unsafe { &mut *context };
     signals::unblock_faults(context.signal_mask);
+    if context.rax == transfers::GO_ON {
+        return transfers::go_on(context);
+    }
     let place = place(context);
+    if transfers::begin(context, place) {
+        return;
+    }
     match calls::class(context.rax) {
         Class::Holds(_) if context.rax as usize == number::PRCTL && huge_pages::is_setting(&context.arguments()) => {
             layout(context, &[], place);
@@ -142,7 +152,7 @@ pub(super) fn gather(hold: &mut Hold, pieces: &[calls::Piece], arguments: &[u64;
 }
 
 /// Holds what a call uses and lets the program make it.
-fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
+pub(super) fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     let arguments = context.arguments();
     match context.rax as usize {
         number::EXECVE | number::EXECVEAT => processes::wait_to_execute(place),
@@ -257,11 +267,16 @@ fn go_on_with(context: &mut Context, hold: &Hold, arguments: [u64; 6]) {
     }
     note_return(hold, context, arguments);
     context.set_arguments(changed);
+    go_on_in(context, slot, pleat_call);
+}
+
+/// The program goes on in a piece of assembly that finds the slot and the way back on the stack.
+pub(super) fn go_on_in(context: &mut Context, slot: &Slot, stub: unsafe extern "C" fn()) {
     context.rsp -= FRAME_BYTES;
     let frame = context.rsp as *mut [u64; 2];
     // SAFETY: the program's stack, below what a function may use without moving its stack pointer.
     unsafe { frame.write_unaligned([core::ptr::from_ref(slot) as u64, context.rip]) };
-    context.rip = pleat_call as *const () as u64;
+    context.rip = stub as *const () as u64;
 }
 
 /// Writes down what the assembly puts back.
@@ -276,16 +291,10 @@ pub(super) fn note_return(hold: &Hold, context: &Context, arguments: [u64; 6]) {
 /// A call that changes the layout. Stacks are noted while they are mapped, and forgotten before they are unmapped.
 fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     let arguments = context.arguments();
-    let hold = loop {
-        let mut hold = hold(place);
-        hold.changes_layout();
-        gather(&mut hold, pieces, &arguments, place);
-        if !processes::is_forking() {
-            break hold;
-        }
-        hold.let_go();
-        processes::wait_for_fork();
-    };
+    if context.rax as usize == number::MADVISE && matches!(arguments[2], MADV_POPULATE_READ | MADV_POPULATE_WRITE) {
+        return context.rax = answer(fill(pieces, &arguments, place));
+    }
+    let hold = hold_while_nobody_forks(pieces, &arguments, place);
     let [start, second, _, flags, ..] = arguments;
     // Where there is no second argument that register holds anything.
     let bytes = if matches!(context.rax as usize, number::BRK | number::SHMDT) { 0 } else { second };
@@ -327,8 +336,42 @@ fn layout(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     // the fork of another thread while that handler changes the layout. None of these calls waits for anything for long.
     // SAFETY: the program's own call.
     let returned = unsafe { syscall(context.rax as usize, arguments.map(|argument| argument as usize)) };
-    context.rax = answer(or_put_back(crate::thread::errno(returned).map(|value| value as u64), forgotten));
+    context.rax = answer(or_put_back(thread::errno(returned).map(|value| value as u64), forgotten));
     hold.let_go();
+}
+
+/// A hold for a call that changes the layout.
+fn hold_while_nobody_forks(pieces: &[calls::Piece], arguments: &[u64; 6], place: Place) -> Hold {
+    loop {
+        let mut hold = hold(place);
+        hold.changes_layout();
+        gather(&mut hold, pieces, arguments, place);
+        if !processes::is_forking() {
+            return hold;
+        }
+        hold.let_go();
+        processes::wait_for_fork();
+    }
+}
+
+/// madvise that fills: in pieces, so that what has been filled may leave before all is.
+fn fill(pieces: &[calls::Piece], arguments: &[u64; 6], place: Place) -> Result<u64, Errno> {
+    let [start, bytes, advice, ..] = *arguments;
+    // What is malformed the kernel refuses as a whole.
+    let step = if is_range(start as usize, bytes as usize) { FILLED_BYTES } else { u64::MAX };
+    let mut done = 0;
+    loop {
+        let part = [start.wrapping_add(done), step.min(bytes - done), advice, 0, 0, 0];
+        let hold = hold_while_nobody_forks(pieces, &part, place);
+        // SAFETY: the program's own call.
+        let returned = unsafe { syscall(number::MADVISE, part.map(|argument| argument as usize)) };
+        hold.let_go();
+        thread::errno(returned)?;
+        done += part[1];
+        if done == bytes {
+            return Ok(0);
+        }
+    }
 }
 
 /// Whether a range may hold what we are running on: the frame of the signal, and ours, below the program's stack pointer.
@@ -400,7 +443,7 @@ fn map_stack(arguments: [u64; 6]) -> Result<u64, Errno> {
     let [_, bytes, protection, flags, ..] = arguments;
     let call = |number, arguments: [u64; 6]| {
         // SAFETY: the program's own call, or the protection that it has asked for.
-        crate::thread::errno(unsafe { syscall(number, arguments.map(|argument| argument as usize)) })
+        thread::errno(unsafe { syscall(number, arguments.map(|argument| argument as usize)) })
     };
     if protection == 0 || flags & (MAP_POPULATE | MAP_GROWSDOWN) != 0 {
         let start = call(number::MMAP, arguments)? as u64;
