@@ -127,6 +127,12 @@ pub(crate) fn write(file: c_int, at: usize, bytes: usize) -> Result<usize, Errno
     result(unsafe { libc::write(file, at as *const c_void, bytes) })
 }
 
+/// Back to the beginning of a file.
+pub(crate) fn rewind(file: c_int) -> Result<usize, Errno> {
+    // SAFETY: takes numbers.
+    result(unsafe { libc::lseek(file, 0, libc::SEEK_SET) } as isize)
+}
+
 /// readv into two places of a page each.
 pub(crate) fn read_two(file: c_int, places: [usize; 2], bytes: usize) -> Result<usize, Errno> {
     let parts = places.map(|at| libc::iovec { iov_base: at as *mut c_void, iov_len: bytes });

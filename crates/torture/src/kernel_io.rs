@@ -11,6 +11,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ("pipe", 8, pipe),
     ("pipe, in two parts", 4, pipe_in_parts),
     ("read zeros", 3, read_zeros),
+    ("much in one call", 1, much_in_one_call),
     ("copy by the kernel", 6, copy),
     ("futex", 4, futex),
     ("no access", 3, no_access),
@@ -81,6 +82,32 @@ fn read_zeros(worker: &mut Worker) -> Done {
     result.map_err(of("read"))?;
     area.clear(page, 1);
     area.check(page).map_err(|bad| Trouble::Bad("zeros", bad))
+}
+
+/// More than user mode lets one call hold: through a file, and the page beyond the end is not touched.
+fn much_in_one_call(worker: &mut Worker) -> Done {
+    const PAGES: usize = (9 << 18) / PAGE;
+    let word = worker.random.word();
+    let at = calls::map(0, (PAGES + 1) * PAGE, calls::READ_WRITE).map_err(of("mmap"))?;
+    let key = |page: usize| Key::new(word.wrapping_add(page as u64));
+    (0..=PAGES).for_each(|page| content::write(at + page * PAGE, key(page)));
+    let file = calls::memory_file(0).map_err(of("memfd_create"))?;
+    let bytes = PAGES * PAGE - 40;
+    let result = calls::write(file, at, bytes).and_then(|written| {
+        (0..PAGES).for_each(|page| content::write(at + page * PAGE, Key::ZERO));
+        calls::rewind(file)?;
+        Ok((written, calls::read(file, at, bytes + PAGE)?))
+    });
+    calls::close(file);
+    let transferred = result.map_err(of("write or read"))?;
+    let is_wrong = |page: &usize| *page + 1 != PAGES && content::check(at + page * PAGE, key(*page)).is_err();
+    let wrong = (0..=PAGES).find(is_wrong);
+    calls::unmap(at, (PAGES + 1) * PAGE).map_err(of("munmap"))?;
+    match wrong {
+        _ if transferred != (bytes, bytes) => Err(Trouble::Other("a short write or read", transferred.1 as u64)),
+        Some(page) => Err(Trouble::Other("much in one call, at page", page as u64)),
+        None => Ok(()),
+    }
 }
 
 fn copy(worker: &mut Worker) -> Done {
