@@ -12,6 +12,9 @@ use serde::Deserialize;
 
 use crate::sh;
 
+/// In Cargo.toml.
+pub(crate) const PROFILE: &str = "suite";
+
 /// Run first, for they take longest, and the others fit in beside the last of them: crates, and end-to-end tests.
 const LONGEST: &[&str] = &["pager", "model", "sim", "layout", "raw_forks", "exits", "kernel_io"];
 
@@ -44,8 +47,9 @@ struct Profile {
 
 /// Builds all of them.
 pub(crate) fn build() -> Result<Vec<TestProgram>> {
-    let words = ["test", "--quiet", "--workspace", "--no-run", "--message-format=json-render-diagnostics"];
-    let mut child = sh::cargo(&words).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let mut command = sh::cargo(&["test", "--quiet", "--workspace", "--no-run"]);
+    command.args(["--profile", PROFILE, "--message-format=json-render-diagnostics"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let mut programs = Vec::new();
     for line in BufReader::new(child.stdout.take().context("stdout is piped")?).lines() {
         // Other messages are of other shapes.

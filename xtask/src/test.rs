@@ -41,14 +41,12 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     if !quick {
         install()?;
     }
-    println!("build: release");
-    sh::build_release()?;
     tidy::run()?;
-    println!("build: tests");
-    let programs = suite::build()?;
+    println!("build: release and tests");
+    let programs = build()?;
     let (ours, others): (Vec<_>, Vec<_>) = programs.iter().partition(|program| program.of() == "e2e");
     println!("test: workspace");
-    sh::run(&mut sh::cargo(&["test", "--quiet", "--workspace", "--doc"]))?;
+    sh::run(&mut sh::cargo(&["test", "--quiet", "--workspace", "--doc", "--profile", suite::PROFILE]))?;
     let skipped = Mutex::new(Vec::new());
     if quick {
         suite::run_side_by_side(others, TestProgram::run_beside)?;
@@ -70,6 +68,15 @@ pub(crate) fn run(quick: bool) -> Result<()> {
     let count = skipped.len();
     println!("cargo x test: passed in {:.0} s, {count} skipped", start.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// The product and the tests at once: each has its crates that all others wait for.
+fn build() -> Result<Vec<TestProgram>> {
+    std::thread::scope(|scope| {
+        let tests = scope.spawn(suite::build);
+        sh::build_release()?;
+        tests.join().expect("it does not panic")
+    })
 }
 
 /// Checks that the product compiles for aarch64; the reason if that cannot be told here.
