@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -20,7 +22,8 @@
 #define ODD ((size_t)20 << 20 | 0x1235)
 
 static unsigned char *buffer;
-static volatile sig_atomic_t alarms, broken, forks;
+static volatile sig_atomic_t alarms, broken, forks, bad_children;
+static unsigned char first;
 static sigjmp_buf out;
 
 /* Whatever has left is in place. */
@@ -52,9 +55,9 @@ static void on_jump(int signal) { (void)signal; siglongjmp(out, 1); }
 static void on_fork(int signal) {
     (void)signal;
     pid_t child = fork();
-    if (child == 0) _exit(buffer[ALL - 1] == 0);
+    if (child == 0) _exit(buffer[8] != first);
     int status;
-    waitpid(child, &status, 0);
+    if (waitpid(child, &status, 0) != child || status) bad_children++;
     forks++;
 }
 
@@ -71,6 +74,27 @@ static void after(long microseconds, long interval) {
 static void every(long microseconds) { after(microseconds, microseconds); }
 
 /* Files. */
+
+/* Each of 2 KiB and more, one after the other, and every second left out. */
+static void many_buffers(int file) {
+    enum { BUFFERS = 1024 };
+    static struct iovec parts[BUFFERS];
+    for (size_t at = 0; at < BUFFERS; at++) parts[at] = (struct iovec){buffer + at * 9000, 2048 + at * 5 % 997};
+    fill(20), tell("many buffers", pwritev(file, parts, BUFFERS, 99));
+    fill(21), tell("many buffers back", preadv(file, parts, BUFFERS, 99));
+}
+
+/* What a limit leaves is written, and no signal comes. */
+static void limited(int file) {
+    struct rlimit limit, before;
+    getrlimit(RLIMIT_FSIZE, &before);
+    limit = before, limit.rlim_cur = 4 << 20;
+    on(SIGXFSZ, on_pipe, 0), broken = 0;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    tell("limited", pwrite(file, buffer, ODD / 2, 0));
+    printf("told %d\n", broken);
+    setrlimit(RLIMIT_FSIZE, &before);
+}
 
 static void files(const char *path) {
     int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -95,7 +119,9 @@ static void files(const char *path) {
     tell("at a bad place", pread(file, buffer, ALL, -5));
     fcntl(file, F_SETFL, O_APPEND);
     fill(6), tell("append", write(file, buffer, ODD / 2));
-    printf("at %ld\n", (long)lseek(file, 0, SEEK_CUR));
+    long end = lseek(file, 0, SEEK_CUR);
+    printf("at %ld\n", end);
+    fill(7), tell("what was appended", pread(file, buffer, ALL, end - ODD / 2));
     fcntl(file, F_SETFL, 0);
     on(SIGALRM, on_alarm, 0), every(500);
     fill(7), tell("write in alarms", pwrite(file, buffer, ALL, 0));
@@ -103,10 +129,13 @@ static void files(const char *path) {
     every(0);
     on(SIGALRM, on_fork, SA_RESTART);
     long result;
-    do after(3000, 0), result = pread(file, buffer, ALL, 5); while (!forks);
+    first = buffer[8];
+    do after(3000, 0), result = pread(file, buffer, ALL, 0); while (!forks);
     after(0, 0);
     tell("read in forks", result);
-    printf("alarms %d\n", alarms > 0);
+    printf("alarms %d, bad children %d\n", alarms > 0, bad_children);
+    many_buffers(file);
+    limited(file);
     int zero = open("/dev/zero", O_RDONLY);
     fill(9), tell("zero", read(zero, buffer, ODD));
     close(zero), close(file);
@@ -114,21 +143,48 @@ static void files(const char *path) {
 
 /* Pipes and streams. What comes out at the other end. */
 
-struct end { int file; size_t bytes; unsigned long sum; useconds_t pause; };
+struct end { int file; size_t bytes; unsigned long sum; useconds_t pause, pauses; size_t stop; int gate; };
 
 static void *drain(void *argument) {
     struct end *end = argument;
     unsigned char part[65536];
     ssize_t got;
+    sigset_t alarm;
+    sigemptyset(&alarm), sigaddset(&alarm, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &alarm, 0);
     usleep(end->pause);
     while ((got = read(end->file, part, sizeof part)) > 0) {
+        if (end->pauses) usleep(end->pauses);
         for (ssize_t at = 0; at < got; at++) end->sum = end->sum * 31 + part[at];
         end->bytes += (size_t)got;
+        /* Until the other side has been interrupted. */
+        if (end->stop && end->bytes >= end->stop) end->stop = 0, read(end->gate, part, 1);
     }
     return 0;
 }
 
+/* The same of what was written. */
+static unsigned long sum_of_bytes(size_t bytes) {
+    unsigned long sum = 0;
+    for (size_t at = 0; at < bytes; at++) sum = sum * 31 + buffer[at];
+    return sum;
+}
+
+enum { PIPE, LOCAL, TCP, TYPES };
+
+static void connect_over_tcp(int *pair) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    pair[0] = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (void *)&address, bytes) || listen(listener, 1) || getsockname(listener, (void *)&address, &bytes)) exit(2);
+    if (connect(pair[0], (void *)&address, bytes)) exit(2);
+    pair[1] = accept(listener, 0, 0);
+    close(listener);
+}
+
 static void ends(int type, int *pair) {
+    if (type == TCP) return connect_over_tcp(pair);
     if (type ? socketpair(AF_UNIX, SOCK_STREAM, 0, pair) : pipe(pair)) exit(2);
     if (!type) { int from = pair[0]; pair[0] = pair[1], pair[1] = from; }
 }
@@ -157,17 +213,66 @@ static void interrupted(int type, int flags) {
     alarms = 0, every(30000);
     long result = write(pair[0], buffer, ALL);
     printf("part %d %d\n", result > 0 && result < (long)ALL, alarms > 0);
-    if (!flags) {
+    /* How much room there is for more is a matter of its own. */
+    if (!flags && type != TCP) {
         result = write(pair[0], buffer, ALL);
         printf("nothing %d %s\n", result > 0 ? 1 : (int)result, strerror(errno));
     }
     every(0);
     fcntl(pair[0], F_SETFL, O_NONBLOCK);
     result = write(pair[0], buffer, ALL);
-    printf("no room %ld %s\n", result, strerror(errno));
+    if (type != TCP) printf("no room %ld %s\n", result, strerror(errno));
     result = read(pair[1], buffer, ALL);
     printf("what there is %d\n", result > 0 && result < (long)ALL);
     close(pair[1]), close(pair[0]);
+}
+
+/* Who reads stops at some place, and one signal comes before that or after. One that is not noticed is followed by another only a second later; that
+   happens where the machine is so busy that the first comes before the call. */
+static void once(int type, int flags) {
+    int is_right = 1, late = 0;
+    fill(11);
+    for (int round = 0; round < 40; round++) {
+        int pair[2], gate[2];
+        pthread_t thread;
+        ends(type, pair);
+        if (pipe(gate)) exit(2);
+        /* A pipe is full then at the end of a piece. */
+        struct end end = {.file = pair[1], .stop = ((size_t)(1 + round % 4) << 20) - (1 << 16), .gate = gate[0], .pauses = round % 3 * 50};
+        on(SIGALRM, on_alarm, flags);
+        pthread_create(&thread, 0, drain, &end);
+        alarms = 0, after(4000 + round * 317, 999999);
+        long result = write(pair[0], buffer, ALL);
+        after(0, 0);
+        late += alarms > 1;
+        write(gate[1], "", 1);
+        close(pair[0]);
+        pthread_join(thread, 0);
+        is_right &= result > 0 && result < (long)ALL && end.bytes == (size_t)result && end.sum == sum_of_bytes(end.bytes);
+        close(pair[1]), close(gate[0]), close(gate[1]);
+    }
+    printf("once %d %d\n", is_right, late < 5);
+}
+
+/* Many signals, and all that each write says it has written comes. */
+static void stormy(int type) {
+    int pair[2];
+    pthread_t thread;
+    size_t done = 0;
+    ends(type, pair);
+    struct end end = {.file = pair[1]};
+    pthread_create(&thread, 0, drain, &end);
+    on(SIGALRM, on_alarm, 0), fill(12), every(60);
+    while (done < ALL) {
+        long result = write(pair[0], buffer + done, ALL - done);
+        if (result < 0 && errno != EINTR) break;
+        done += result > 0 ? (size_t)result : 0;
+    }
+    every(0);
+    close(pair[0]);
+    pthread_join(thread, 0);
+    printf("in a storm %d\n", done == ALL && end.bytes == ALL && end.sum == sum_of_bytes(ALL));
+    close(pair[1]);
 }
 
 /* By a signal's handler that does not come back, and then as before. */
@@ -204,6 +309,12 @@ static void cancelled(int type) {
     close(pair[1]), close(pair[0]);
 }
 
+/* The other side is reset when this one is closed. */
+static void refuse_at_the_end(int file) {
+    struct linger none = {1, 0};
+    setsockopt(file, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+}
+
 static void *go_away(void *argument) {
     int file = *(int *)argument;
     unsigned char part[1 << 16];
@@ -217,12 +328,32 @@ static void gone(int type) {
     pthread_t thread;
     ends(type, pair);
     on(SIGPIPE, on_pipe, 0), broken = 0;
+    if (type == TCP) refuse_at_the_end(pair[1]);
     pthread_create(&thread, 0, go_away, &pair[1]);
     long result = write(pair[0], buffer, ALL);
     printf("until it went %d, told %d\n", result > (long)4 << 20 && result < (long)ALL, broken);
     result = write(pair[0], buffer, ALL);
-    printf("after it %ld %s, told %d\n", result, strerror(errno), broken);
+    /* A reset that comes just before a piece of a write is told to that, and the next call has a signal. */
+    if (type == TCP) printf("after it %ld\n", result);
+    else printf("after it %ld %s, told %d\n", result, strerror(errno), broken);
     pthread_join(thread, 0);
+    close(pair[0]);
+}
+
+/* Who has sent something is not told that it was refused; the next call is. And who reads all that there is finds all of it. */
+static void reset(void) {
+    int pair[2];
+    ends(TCP, pair);
+    refuse_at_the_end(pair[1]);
+    fcntl(pair[0], F_SETFL, O_NONBLOCK);
+    long result = write(pair[0], buffer, ALL);
+    printf("sent some %d\n", result > 0);
+    usleep(50000);
+    long there = read(pair[1], buffer, ALL);
+    printf("all that there is %d\n", there == result || (there > 1 << 20 && there < result));
+    close(pair[1]);
+    result = recv(pair[0], buffer, ALL, 0);
+    printf("reset %ld %s\n", result, strerror(errno));
     close(pair[0]);
 }
 
@@ -231,11 +362,13 @@ int main(int count, char **words) {
     buffer = mmap(0, ALL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (buffer == MAP_FAILED) return 2;
     files(words[1]);
-    for (int type = 0; type < 2; type++) {
-        printf("%s\n", type ? "a stream" : "a pipe");
+    for (int type = PIPE; type < TYPES; type++) {
+        printf("%s\n", (const char *[]){"a pipe", "a stream", "TCP"}[type]);
         whole(type);
         interrupted(type, 0), interrupted(type, SA_RESTART);
+        once(type, 0), once(type, SA_RESTART), stormy(type);
         left(type), cancelled(type), gone(type);
+        if (type == TCP) reset();
     }
     return 0;
 }

@@ -32,6 +32,7 @@ pub(crate) mod number {
     pub(crate) const READ: usize = 0;
     pub(crate) const WRITE: usize = 1;
     pub(crate) const FSTAT: usize = 5;
+    pub(crate) const POLL: usize = 7;
     pub(crate) const PREAD64: usize = 17;
     pub(crate) const PWRITE64: usize = 18;
     pub(crate) const READV: usize = 19;

@@ -10,12 +10,14 @@
 //!  trap       the handler of SIGSYS               stubs    the assembly that makes the program's calls
 //!  signals    the program's actions and masks     signal_stacks  where the kernel puts frames of signals
 //!  deliver    bringing those to the program       processes  threads, vfork and fork
-//!  transfers  reads and writes of more than a call may hold    huge_pages  why a fork has none of them
+//!  transfers  reads and writes of more than a call may hold    descriptors  what such a call is for
+//!  huge_pages why a fork has none of them
 //! ```
 
 mod calls;
 mod context;
 mod deliver;
+mod descriptors;
 mod holds;
 mod huge_pages;
 mod memory;

@@ -63,8 +63,9 @@ pub(super) struct Slot {
     pub(super) scratch: [AtomicU64; 4],
     /// 1 while a mask in `scratch` is that of the thread: until its wait is interrupted.
     pub(super) sets_mask: AtomicU64,
-    /// The call's number, where it is made in pieces.
+    /// Of a call that is made in pieces: its number, and the mask that the program goes on with, or what is waited for.
     pub(super) call: AtomicU64,
+    pub(super) mask: AtomicU64,
 }
 
 const NO_SLOT: usize = usize::MAX;
@@ -91,6 +92,7 @@ impl Slot {
             scratch: [const { AtomicU64::new(0) }; 4],
             sets_mask: AtomicU64::new(0),
             call: AtomicU64::new(0),
+            mask: AtomicU64::new(0),
         }
     }
 
@@ -110,9 +112,9 @@ impl Slot {
         sets_mask.then(|| self.scratch[0].load(Ordering::Relaxed))
     }
 
-    /// Whether its call is under way, and of this thread.
-    pub(super) fn belongs_to(&self, thread: u32) -> bool {
-        self.is_active() && self.thread.load(Ordering::Relaxed) == thread
+    /// Whether a call is under way that goes on there.
+    pub(super) fn is_of_call_to(&self, back: u64) -> bool {
+        self.is_active() && self.back.load(Ordering::Relaxed) == back
     }
 
     /// Ends its hold.

@@ -12,7 +12,7 @@ use super::holds::Hold;
 use super::stubs::{copy, touch};
 
 /// Addresses of programs end here, without five-level page tables that a program must ask for.
-const ADDRESS_END: u64 = 1 << 47;
+pub(super) const ADDRESS_END: u64 = 1 << 47;
 /// No structure, name or path that the kernel takes without a length is longer.
 const STRUCTURE_BYTES: u64 = 4096;
 /// Longest string of execve (`MAX_ARG_STRLEN`).

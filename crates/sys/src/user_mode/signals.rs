@@ -47,6 +47,15 @@ pub(super) unsafe fn reset_in_child() {
     }
 }
 
+/// The signals that the program has a handler for, but those of faults, as a mask.
+pub(super) fn handled() -> u64 {
+    let has_handler = |signal: &u64| {
+        let is_ours = is_for_faults(*signal) || *signal == SIGSYS;
+        !is_ours && SHADOWS[*signal as usize - 1].lock().handler > action::IGNORED
+    };
+    (1..=SIGNALS as u64).filter(has_handler).map(bit).fold(0, |mask, bit| mask | bit)
+}
+
 fn is_for_faults(signal: u64) -> bool {
     matches!(signal, SIGBUS | SIGSEGV)
 }

@@ -6,23 +6,21 @@
 //!                        └─────────────────────────── the next piece, held ◄──────────────────────────────────────────┤
 //!                                                       the program, with the sum of what was transferred ◄────────────┘
 //! ```
-//! Each piece is a call in the program's context, with its signal mask, as any other ([`super::trap`]): it may wait, and be left. What
-//! the program sees is what one call does: a file is read and written to the end, whatever signals come; a write to a pipe or a
-//! stream that a signal finds in its course says how much there was of it until then, as one that waits does; and reading from them is
-//! over with what there is. All other calls on so much are made whole: messages, terminals, and what is appended to a file.
+//! Each piece is a call in the program's context, as any other ([`super::trap`]): it may wait, and be left. What the program sees is what
+//! one call does, see [`Way`]. What cannot be made to look so is made whole: messages, terminals, and what is appended to a file.
 
 use core::sync::atomic::Ordering;
 
 use super::calls::{self, Class, Piece};
 use super::context::Context;
+use super::descriptors::{self, Kind, Room};
 use super::holds::{self, Place, Slot};
-use super::hooks;
-use super::memory::{TRANSFER_MAX, VECTOR_MAX, copy_in};
+use super::memory::{ADDRESS_END, TRANSFER_MAX, VECTOR_MAX, copy_in};
 use super::stubs::{FRAME_BYTES, pleat_piece, pleat_piece_end, pleat_pieced};
 use super::trap::{answer, gather, hold, hold_and_call, note_return, place_at};
+use super::{hooks, signals};
 use crate::Errno;
-use crate::arch::{number, syscall};
-use crate::thread;
+use crate::arch::number;
 
 /// No call's number: what a piece is followed by.
 pub(super) const GO_ON: u64 = 0x506c_6561;
@@ -31,34 +29,61 @@ pub(super) const SYSCALL_BYTES: u64 = 2;
 const SYSCALL: u64 = 0x050f;
 /// What is held at once, at least.
 const PIECE_BYTES: u64 = 1 << 20;
+/// In ms, for poll.
+const FOR_EVER: u64 = u64::MAX;
+/// Addresses that no processor has.
+const BEYOND_ADDRESSES: u64 = 1 << 57;
 
 /// Words of a slot's `scratch`: what was transferred before this piece, what it has returned, its length, and [`Way`].
 const DONE: usize = 0;
 pub(super) const RESULT: usize = 1;
 const LENGTH: usize = 2;
+/// For a length: a wait for room.
+const WAIT: u64 = u64::MAX;
 const WAY: usize = 3;
 
-/// What a piece is followed by.
+/// What a piece that was transferred whole is followed by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 enum Way {
-    /// A file: by the next.
+    /// The next. A file is read and written to the end, and signals that have handlers come then.
+    ToTheEnd,
+    /// The next. A device that never waits, and a stream that is not to wait.
     On,
-    /// A pipe or stream that is written: by the next, unless a signal comes.
+    /// The next, unless a signal has come: a pipe that is written, where a call that waits is over with what was written.
     OnUnlessInterrupted,
+    /// The same of a stream: there it is waited for room apart, for an error that comes meanwhile is told to one call only, and that
+    /// is not the one that has written something.
+    OnOnceThereIsRoom,
     /// Such a one, and a signal has come.
     Interrupted,
-    /// A pipe or stream that is read: by nothing.
+    /// The next, if there is more: who has read less than he has asked for may rely on there being no more (epoll(7)).
+    WhileThereIs,
+    /// Nothing: a pipe that is read, and holds no more than a piece.
     Over,
 }
 
 impl Way {
     fn of(slot: &Slot) -> Self {
         match slot.scratch[WAY].load(Ordering::Relaxed) {
-            0 => Self::On,
-            1 => Self::OnUnlessInterrupted,
-            2 => Self::Interrupted,
+            0 => Self::ToTheEnd,
+            1 => Self::On,
+            2 => Self::OnUnlessInterrupted,
+            3 => Self::OnOnceThereIsRoom,
+            4 => Self::Interrupted,
+            5 => Self::WhileThereIs,
             _ => Self::Over,
+        }
+    }
+
+    /// Whether nothing follows a piece of this length behind `done` bytes with this result.
+    fn is_over(self, done: u64, length: u64, result: i64) -> bool {
+        let is_full = result == -i64::from(Errno::AGAIN.raw_os_error());
+        match self {
+            Self::Over | Self::Interrupted => true,
+            Self::OnOnceThereIsRoom if length == WAIT => result < 0,
+            Self::OnOnceThereIsRoom if done > 0 => result < 0 && !is_full,
+            _ => result < length as i64,
         }
     }
 }
@@ -66,15 +91,24 @@ impl Way {
 /// What of such a call concerns us.
 #[derive(Clone, Copy)]
 struct Form {
-    /// The call for a piece.
-    piece: usize,
+    /// The call for a part of the buffer, or of one of them.
+    part: usize,
     has_vector: bool,
     is_write: bool,
 }
 
+/// A part of what is transferred: the buffer that the next byte is in, from there on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Part {
+    start: u64,
+    bytes: u64,
+    /// If the byte is the first of a buffer: the vector from there on, how many of its buffers make a piece, and their bytes.
+    whole: Option<(u64, u64, u64)>,
+}
+
 impl Form {
     fn of(call: usize) -> Option<Self> {
-        let (piece, has_vector, is_write) = match call {
+        let (part, has_vector, is_write) = match call {
             number::READ | number::PREAD64 | number::RECVFROM => (call, false, false),
             number::WRITE | number::PWRITE64 | number::SENDTO => (call, false, true),
             number::READV => (number::READ, true, false),
@@ -83,42 +117,69 @@ impl Form {
             number::PWRITEV => (number::PWRITE64, true, true),
             _ => return None,
         };
-        Some(Self { piece, has_vector, is_write })
+        Some(Self { part, has_vector, is_write })
     }
 
     /// How many bytes the call is to transfer; `None` where it is malformed, and the kernel looks no further.
     fn bytes(self, arguments: &[u64; 6]) -> Option<u64> {
         let [_, start, count, ..] = *arguments;
-        let is_length = |bytes: &u64| i64::try_from(*bytes).is_ok();
+        let length = |base: u64, bytes: u64| {
+            let end = i64::try_from(bytes).ok()?.checked_add_unsigned(base)? as u64;
+            (end < BEYOND_ADDRESSES).then_some(bytes)
+        };
         if !self.has_vector {
-            return Some(count).filter(is_length).map(|bytes| bytes.min(TRANSFER_MAX));
+            return length(start, count).map(|bytes| bytes.min(TRANSFER_MAX));
         }
         if count > VECTOR_MAX {
             return None;
         }
         let mut sum = 0;
         for at in 0..count {
-            let [_, bytes] = copy_in(start.saturating_add(at * 16))?;
-            sum = Some(bytes).filter(is_length)?.saturating_add(sum).min(TRANSFER_MAX);
+            let [base, bytes] = copy_in(start.saturating_add(at * 16))?;
+            sum = length(base, bytes)?.saturating_add(sum).min(TRANSFER_MAX);
         }
         Some(sum)
     }
 
-    /// Where the byte at `done` is, and how many follow it without a gap.
-    fn at(self, arguments: &[u64; 6], mut done: u64) -> Option<(u64, u64)> {
+    /// Whether the kernel would look at more than the pieces before it transfers anything.
+    fn is_one(self, arguments: &[u64; 6], bytes: u64) -> bool {
+        let [_, start, _, offset, ..] = *arguments;
+        let is_placed = matches!(self.part, number::PREAD64 | number::PWRITE64);
+        let ends_late =
+            is_placed && i64::try_from(offset).is_ok_and(|offset| offset.checked_add_unsigned(bytes).is_none());
+        ends_late || !self.has_vector && start + bytes > ADDRESS_END
+    }
+
+    /// The part at `done`.
+    fn at(self, arguments: &[u64; 6], mut done: u64) -> Option<Part> {
         let [_, start, count, ..] = *arguments;
         if !self.has_vector {
-            return Some((start + done, count.saturating_sub(done)));
+            return Some(Part { start: start + done, bytes: count.saturating_sub(done), whole: None });
         }
+        let buffer = |at: u64| copy_in::<2>(start + at * 16);
         for at in 0..count {
-            let [base, bytes] = copy_in(start + at * 16)?;
+            let [base, bytes] = buffer(at)?;
             if done < bytes {
-                return Some((base + done, bytes - done));
+                let (whole, sum) = if done == 0 { whole_buffers(at, count, buffer) } else { (0, 0) };
+                let whole = (whole > 0).then_some((start + at * 16, whole, sum));
+                return Some(Part { start: base + done, bytes: bytes - done, whole });
             }
             done -= bytes;
         }
         None
     }
+}
+
+/// How many buffers from `first` on have no more than a piece together, and how many bytes.
+fn whole_buffers(first: u64, count: u64, buffer: impl Fn(u64) -> Option<[u64; 2]>) -> (u64, u64) {
+    let mut sum = 0_u64;
+    for at in first..count {
+        match buffer(at).map(|[_, bytes]| sum.saturating_add(bytes)) {
+            Some(more) if more <= PIECE_BYTES => sum = more,
+            _ => return (at - first, sum),
+        }
+    }
+    (count - first, sum)
 }
 
 /// A call that is made in pieces.
@@ -130,6 +191,10 @@ struct Transfer {
     bytes: u64,
     done: u64,
     way: Way,
+    /// The program's signal mask.
+    mask: u64,
+    /// There was no room for all of the last piece.
+    is_full: bool,
 }
 
 /// Begins with a call that is to be made in pieces, if this is one.
@@ -145,32 +210,44 @@ pub(super) fn begin(context: &mut Context, place: Place) -> bool {
         hold_and_call(context, if is_read { &[Piece::Arr(1, 2, 16)] } else { &[] }, place);
         return true;
     };
-    if bytes <= PIECE_BYTES.max((hooks().held_bytes_max)()) {
+    if bytes <= PIECE_BYTES.max((hooks().held_bytes_max)()) || form.is_one(&arguments, bytes) {
         return false;
     }
     let is_by_syscall = copy_in(context.rip - SYSCALL_BYTES).is_some_and(|[word]| word & 0xffff == SYSCALL);
-    let Some(way) = way(form, &arguments).filter(|_| is_by_syscall) else { return false };
-    Transfer { form, call: context.rax, arguments, bytes, done: 0, way }.make_piece(context, place)
+    let Some(way) = way(form, &arguments, bytes).filter(|_| is_by_syscall) else { return false };
+    let mask = context.signal_mask;
+    Transfer { form, call: context.rax, arguments, bytes, done: 0, way, mask, is_full: false }
+        .make_piece(context, place)
 }
 
 /// Behind a piece: the next, or the result of all.
 pub(super) fn go_on(context: &mut Context) {
-    let Some(slot) = slot(context).filter(|slot| slot.belongs_to(thread::thread_id())) else {
+    let Some(slot) = slot_on_stack(context).filter(|slot| context.rdi == core::ptr::from_ref(*slot) as u64) else {
         context.rax = answer(Err(Errno::NOSYS));
         return;
     };
+    context.rsp += FRAME_BYTES;
+    if !slot.is_of_call_to(context.rip) {
+        // Left by a handler that has let another call have it, and gone back to.
+        context.rax = answer(Err(Errno::INTR));
+        return;
+    }
     let word = |at: usize| slot.scratch[at].load(Ordering::Relaxed);
     let (result, length, way) = (word(RESULT) as i64, word(LENGTH), Way::of(slot));
-    let done = word(DONE) + u64::try_from(result).unwrap_or(0);
-    let call = slot.call.load(Ordering::Relaxed);
+    let is_over = way.is_over(word(DONE), length, result);
+    let done = word(DONE) + if length == WAIT { 0 } else { u64::try_from(result).unwrap_or(0) };
+    let is_full = length != WAIT && result < length as i64;
+    let (call, mask) = (slot.call.load(Ordering::Relaxed), slot.mask.load(Ordering::Relaxed));
     let arguments = slot.arguments.each_ref().map(|argument| argument.load(Ordering::Relaxed));
     slot.let_go();
-    context.rsp += FRAME_BYTES;
     context.set_arguments(arguments);
-    let is_over = result < length as i64 || matches!(way, Way::Over | Way::Interrupted);
+    if way == Way::ToTheEnd {
+        context.signal_mask = mask;
+    }
     if let Some(form) = Form::of(call as usize).filter(|_| !is_over)
         && let Some(bytes) = form.bytes(&arguments).filter(|bytes| done < *bytes)
-        && (Transfer { form, call, arguments, bytes, done, way }).make_piece(context, place_at(context.rsp))
+        && (Transfer { form, call, arguments, bytes, done, way, mask, is_full })
+            .make_piece(context, place_at(context.rsp))
     {
         return;
     }
@@ -181,20 +258,21 @@ pub(super) fn go_on(context: &mut Context) {
 /// A signal is about to be delivered to this context: between two pieces it must be as if it had come while the call waited.
 pub(super) fn interrupt(context: &mut Context) {
     let [first, behind, end] = [pleat_piece as *const (), pleat_pieced as *const (), pleat_piece_end as *const ()];
-    let is_at_trap = context.rax == GO_ON && !(first as u64..end as u64).contains(&context.rip);
-    if !is_at_trap && !(first as u64..end as u64).contains(&context.rip) {
+    let is_in_stub = (first as u64..end as u64).contains(&context.rip);
+    let is_at_trap = !is_in_stub && context.rax == GO_ON;
+    if !is_at_trap && !is_in_stub {
         return;
     }
     let Some(slot) = slot_on_stack(context) else { return };
     if is_at_trap {
-        if slot.back.load(Ordering::Relaxed) - SYSCALL_BYTES != context.rip {
+        if !slot.is_of_call_to(context.rip + SYSCALL_BYTES) {
             return;
         }
         // Where unwinders know the frame.
         context.rax = slot.scratch[RESULT].load(Ordering::Relaxed);
         context.rip = behind as u64;
     }
-    if Way::of(slot) != Way::OnUnlessInterrupted {
+    if !matches!(Way::of(slot), Way::OnUnlessInterrupted | Way::OnOnceThereIsRoom) {
         return;
     }
     if context.rip == first as u64 {
@@ -207,127 +285,121 @@ pub(super) fn interrupt(context: &mut Context) {
     slot.scratch[WAY].store(Way::Interrupted as u64, Ordering::Relaxed);
 }
 
-/// The slot of a piece that has just been made.
-fn slot(context: &Context) -> Option<&'static Slot> {
-    let slot = slot_on_stack(context)?;
-    let is_it = context.rdi == core::ptr::from_ref(slot) as u64 && slot.back.load(Ordering::Relaxed) == context.rip;
-    is_it.then_some(slot)
-}
-
 fn slot_on_stack(context: &Context) -> Option<&'static Slot> {
     copy_in(context.rsp).and_then(|[slot]| holds::slot_at(slot))
 }
 
 /// Whether and how pieces can follow one another on what a call is for.
-fn way(form: Form, arguments: &[u64; 6]) -> Option<Way> {
-    const S_IFMT: u32 = 0o170_000;
-    const S_IFIFO: u32 = 0o010_000;
-    const S_IFCHR: u32 = 0o020_000;
-    const S_IFBLK: u32 = 0o060_000;
-    const S_IFREG: u32 = 0o100_000;
-    const S_IFSOCK: u32 = 0o140_000;
-    let status = status(arguments[0])?;
-    let of_stream = match (form.is_write, form.has_vector) {
-        (true, _) => Some(Way::OnUnlessInterrupted),
-        (false, false) => Some(Way::Over),
-        // Pieces end where an element does, and the first may be a small one.
-        (false, true) => None,
-    };
-    match status.mode & S_IFMT {
-        S_IFREG | S_IFBLK => (!form.is_write || !appends(arguments[0])).then_some(Way::On),
-        S_IFCHR if status.is_memory_device() => Some(Way::On),
-        S_IFIFO => of_stream,
-        S_IFSOCK if is_stream(form, arguments) => of_stream,
-        _ => None,
+fn way(form: Form, arguments: &[u64; 6], bytes: u64) -> Option<Way> {
+    let file = arguments[0];
+    let flags = descriptors::flags(file)?;
+    match descriptors::kind(file)? {
+        // Each piece would come behind what others have appended meanwhile.
+        Kind::File if form.is_write && (flags.appends || descriptors::has_size_limit()) => None,
+        // By blocks of a device, which may be as short.
+        Kind::File if flags.is_direct && (form.has_vector || !bytes.is_multiple_of(512)) => None,
+        Kind::File => Some(Way::ToTheEnd),
+        Kind::MemoryDevice => Some(Way::On),
+        Kind::Pipe if form.is_write && flags.waits => Some(Way::OnUnlessInterrupted),
+        Kind::Pipe if form.is_write => Some(Way::On),
+        // Pieces end where a buffer does, and the first may be a small one.
+        Kind::Pipe => (!form.has_vector && descriptors::pipe_bytes(file)? <= PIECE_BYTES).then_some(Way::Over),
+        Kind::Stream => stream_way(form, arguments, flags.waits),
+        Kind::Other => None,
     }
 }
 
-/// Of `struct stat`, 144 bytes.
-struct Status {
-    mode: u32,
-    device: u64,
-}
-
-impl Status {
-    /// `/dev/zero`, `/dev/urandom` and others that never wait.
-    fn is_memory_device(&self) -> bool {
-        self.device >> 8 & 0xfff == 1
-    }
-}
-
-fn status(file: u64) -> Option<Status> {
-    let mut words = [0_u64; 18];
-    // SAFETY: writes a structure of the array's size.
-    let result = unsafe { syscall(number::FSTAT, [file as usize, words.as_mut_ptr() as usize, 0, 0, 0, 0]) };
-    (result == 0).then_some(Status { mode: words[3] as u32, device: words[5] })
-}
-
-/// Each piece would come behind what others have appended meanwhile.
-fn appends(file: u64) -> bool {
-    const F_GETFL: usize = 3;
-    const O_APPEND: isize = 0o2000;
-    // SAFETY: takes numbers.
-    let flags = unsafe { syscall(number::FCNTL, [file as usize, F_GETFL, 0, 0, 0, 0]) };
-    flags < 0 || flags & O_APPEND != 0
-}
-
-/// A socket without borders between messages, used as one.
-fn is_stream(form: Form, arguments: &[u64; 6]) -> bool {
-    const SOL_SOCKET: usize = 1;
-    const SO_TYPE: usize = 3;
-    const SOCK_STREAM: u32 = 1;
-    /// Dontwait, nosignal, more, `cmsg_cloexec`.
-    const PLAIN_FLAGS: u64 = 0x40 | 0x4000 | 0x8000 | 0x4000_0000;
+fn stream_way(form: Form, arguments: &[u64; 6], waits: bool) -> Option<Way> {
+    const DONTWAIT: u64 = 0x40;
+    /// And nosignal, more, `cmsg_cloexec`: with others it is no plain read or write.
+    const PLAIN_FLAGS: u64 = DONTWAIT | 0x4000 | 0x8000 | 0x4000_0000;
     let [file, _, _, flags, address, _] = *arguments;
-    if form.piece == number::SENDTO && address != 0
-        || matches!(form.piece, number::SENDTO | number::RECVFROM) && flags & !PLAIN_FLAGS != 0
-    {
-        return false;
+    let flags = if matches!(form.part, number::SENDTO | number::RECVFROM) { flags } else { 0 };
+    if flags & !PLAIN_FLAGS != 0 || form.part == number::SENDTO && address != 0 {
+        return None;
     }
-    let (mut kind, mut bytes) = (0_u32, 4_u32);
-    let asked = [file as usize, SOL_SOCKET, SO_TYPE, &raw mut kind as usize, &raw mut bytes as usize, 0];
-    // SAFETY: points at live words.
-    let result = unsafe { syscall(number::GETSOCKOPT, asked) };
-    result == 0 && kind == SOCK_STREAM
+    match (form.is_write, form.has_vector) {
+        (true, _) if descriptors::has_send_timeout(file) => None,
+        (true, _) if waits && flags & DONTWAIT == 0 => Some(Way::OnOnceThereIsRoom),
+        (true, _) => Some(Way::On),
+        (false, false) => Some(Way::WhileThereIs),
+        (false, true) => None,
+    }
+}
+
+/// What is done next.
+enum Step {
+    Transfer { call: usize, arguments: [u64; 6], length: u64 },
+    WaitForRoom,
 }
 
 impl Transfer {
     /// Holds the piece that comes next and lets the program make a call for it; false if there is none.
     fn make_piece(self, context: &mut Context, place: Place) -> bool {
-        let Some((start, follow)) = self.form.at(&self.arguments, self.done) else { return false };
-        let length = follow.min(self.bytes - self.done).min(PIECE_BYTES);
-        let (call, piece) = self.piece(start, length);
-        let Class::Holds(held) = calls::class(call as u64) else { return false };
+        let Some(step) = self.form.at(&self.arguments, self.done).and_then(|part| self.step(part)) else {
+            return false;
+        };
         let mut hold = hold(place);
-        gather(&mut hold, held, &piece, place);
-        note_return(&hold, context, self.arguments);
         let slot = hold.slot();
+        let (call, arguments, length) = match step {
+            Step::Transfer { call, arguments, length } => (call, arguments, length),
+            Step::WaitForRoom => {
+                slot.mask.store(descriptors::wait_for_room(self.arguments[0]), Ordering::Relaxed);
+                (number::POLL, [slot.mask.as_ptr() as u64, 1, FOR_EVER, 0, 0, 0], WAIT)
+            }
+        };
+        let Class::Holds(held) = calls::class(call as u64) else { return false };
+        gather(&mut hold, held, &arguments, place);
+        note_return(&hold, context, self.arguments);
         slot.sets_mask.store(0, Ordering::Relaxed);
         slot.call.store(self.call, Ordering::Relaxed);
         for (at, word) in [(DONE, self.done), (LENGTH, length), (WAY, self.way as u64)] {
             slot.scratch[at].store(word, Ordering::Relaxed);
         }
+        if self.way == Way::ToTheEnd {
+            slot.mask.store(self.mask, Ordering::Relaxed);
+            context.signal_mask |= signals::handled();
+        }
         context.rax = call as u64;
-        context.set_arguments(piece);
+        context.set_arguments(arguments);
         super::trap::go_on_in(context, slot, pleat_piece);
         true
     }
 
-    /// The call for a piece, and its arguments.
-    fn piece(&self, start: u64, length: u64) -> (usize, [u64; 6]) {
+    /// `None` if there is to be no further piece: who has transferred something is not told of an error, which is left for the next call.
+    fn step(&self, part: Part) -> Option<Step> {
+        const MSG_DONTWAIT: u64 = 0x40;
         const MSG_NOSIGNAL: u64 = 0x4000;
+        let left = self.bytes - self.done;
         let [file, _, _, fourth, fifth, sixth] = self.arguments;
-        let is_to_socket =
-            self.done > 0 && self.way == Way::OnUnlessInterrupted && is_stream(self.form, &self.arguments);
-        match self.form.piece {
-            number::PREAD64 | number::PWRITE64 => {
-                (self.form.piece, [file, start, length, fourth.wrapping_add(self.done), 0, 0])
+        let is_further = self.done > 0 && descriptors::kind(file) == Some(Kind::Stream);
+        if is_further && self.form.is_write {
+            match descriptors::room(file) {
+                Room::Broken => return None,
+                Room::None if self.is_full => return Some(Step::WaitForRoom),
+                _ => {}
             }
-            // Who has written something already is told so, and gets no signal.
-            number::WRITE if is_to_socket => (number::SENDTO, [file, start, length, MSG_NOSIGNAL, 0, 0]),
-            number::SENDTO if is_to_socket => (number::SENDTO, [file, start, length, fourth | MSG_NOSIGNAL, 0, 0]),
-            call => (call, [file, start, length, fourth, fifth, sixth]),
+        } else if is_further && !descriptors::has_something(file) {
+            return None;
         }
+        let is_placed = matches!(self.form.part, number::PREAD64 | number::PWRITE64);
+        let fourth = if is_placed { fourth.wrapping_add(self.done) } else { fourth };
+        // A stream has pieces that do not wait, and there is none such of a vector.
+        if let Some((start, count, length)) = part.whole.filter(|(_, _, length)| *length <= left && !is_further) {
+            return Some(Step::Transfer {
+                call: self.call as usize,
+                arguments: [file, start, count, fourth, fifth, sixth],
+                length,
+            });
+        }
+        let length = part.bytes.min(left).min(PIECE_BYTES);
+        let flags = if matches!(self.form.part, number::SENDTO | number::RECVFROM) { fourth } else { 0 };
+        let (call, rest) = match (is_further, self.form.is_write) {
+            (true, true) => (number::SENDTO, [flags | MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0]),
+            (true, false) => (number::RECVFROM, [flags | MSG_DONTWAIT, 0, 0]),
+            (false, _) => (self.form.part, [fourth, fifth, sixth]),
+        };
+        Some(Step::Transfer { call, arguments: [file, part.start, length, rest[0], rest[1], rest[2]], length })
     }
 }
 
@@ -341,10 +413,14 @@ mod tests {
         let arguments = [0, core::hint::black_box(&vector).as_ptr() as u64, 3, 0, 0, 0];
         let form = Form::of(number::WRITEV).unwrap();
         assert_eq!(form.bytes(&arguments), Some((3 << 20) + 5));
-        let places = [0, 4, 5, 1 << 20].map(|done| form.at(&arguments, done));
-        let expected = [(0x10_0000, 5), (0x10_0004, 1), (0x30_0000, 3 << 20), (0x3f_fffb, (2 << 20) + 5)];
-        assert_eq!(places, expected.map(Some));
-        assert_eq!(form.at(&arguments, (3 << 20) + 5), None);
+        let at = |done| form.at(&arguments, done);
+        let vector = arguments[1];
+        let part = |start, bytes, whole| Some(Part { start, bytes, whole });
+        assert_eq!(at(0), part(0x10_0000, 5, Some((vector, 2, 5))), "two make a piece");
+        assert_eq!(at(4), part(0x10_0004, 1, None));
+        assert_eq!(at(5), part(0x30_0000, 3 << 20, None), "longer than a piece");
+        assert_eq!(at(1 << 20), part(0x3f_fffb, (2 << 20) + 5, None));
+        assert_eq!(at((3 << 20) + 5), None);
     }
 
     #[test]
@@ -356,35 +432,56 @@ mod tests {
         assert_eq!(bytes(number::READV, 2), None, "a negative length");
         assert_eq!(bytes(number::READV, VECTOR_MAX + 1), None);
         assert_eq!(bytes(number::READ, u64::MAX), None);
+        assert_eq!(bytes(number::READ, i64::MAX as u64), None, "beyond all addresses");
         assert_eq!(bytes(number::READ, 1 << 40), Some(TRANSFER_MAX));
     }
 
     /// "On success, the number of bytes read is returned" (read(2)): of a device, too, that has no end.
     #[test]
-    fn files_go_on_and_streams_that_are_read_do_not() {
+    fn what_pieces_are_followed_by() {
         use std::os::fd::AsRawFd;
-        let of =
-            |call: usize, file: &dyn AsRawFd| way(Form::of(call).unwrap(), &[file.as_raw_fd() as u64, 0, 0, 0, 0, 0]);
+        let of = |call: usize, file: &dyn AsRawFd| {
+            way(Form::of(call).unwrap(), &[file.as_raw_fd() as u64, 0, 0, 0, 0, 0], 3 << 20)
+        };
         let open = |path: &str| std::fs::File::open(path).unwrap();
         let path = std::env::temp_dir().join(format!("pleat-transfers-{}", std::process::id()));
         let file = std::fs::File::create(&path).unwrap();
-        let appended = std::fs::File::options().append(true).open(&path).unwrap();
+        let appended = std::fs::File::options().read(true).append(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
-        assert_eq!(of(number::WRITE, &file), Some(Way::On));
-        assert_eq!((of(number::READ, &appended), of(number::WRITE, &appended)), (Some(Way::On), None));
-        assert_eq!(
-            (of(number::READ, &open("/dev/zero")), of(number::READ, &open("/proc/self/maps"))),
-            (Some(Way::On), Some(Way::On))
-        );
+        let is_limited = descriptors::has_size_limit();
+        assert_eq!(of(number::WRITE, &file), (!is_limited).then_some(Way::ToTheEnd));
+        assert_eq!((of(number::READ, &appended), of(number::WRITE, &appended)), (Some(Way::ToTheEnd), None));
+        assert_eq!(of(number::READ, &open("/dev/zero")), Some(Way::On));
         let (reader, writer) = std::io::pipe().unwrap();
         assert_eq!((of(number::READ, &reader), of(number::READV, &reader)), (Some(Way::Over), None));
         assert_eq!(of(number::WRITEV, &writer), Some(Way::OnUnlessInterrupted));
-        let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(
-            (of(number::WRITE, &stream), of(number::RECVFROM, &stream)),
-            (Some(Way::OnUnlessInterrupted), Some(Way::Over))
-        );
         let messages = std::os::unix::net::UnixDatagram::unbound().unwrap();
         assert_eq!((of(number::WRITE, &messages), of(number::READ, &messages)), (None, None));
+    }
+
+    #[test]
+    fn a_stream_is_read_while_there_is_something() {
+        use std::os::fd::AsRawFd;
+        let (stream, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let file = stream.as_raw_fd() as u64;
+        let of = |call: usize, flags: u64| way(Form::of(call).unwrap(), &[file, 0, 0, flags, 0, 0], 3 << 20);
+        assert_eq!(
+            (of(number::WRITE, 0), of(number::READ, 0)),
+            (Some(Way::OnOnceThereIsRoom), Some(Way::WhileThereIs))
+        );
+        assert_eq!(of(number::SENDTO, 0x40), Some(Way::On), "it is not to wait");
+        assert_eq!((of(number::RECVFROM, 0x100), of(number::RECVFROM, 2)), (None, None), "MSG_WAITALL, MSG_PEEK");
+        assert!(!descriptors::has_something(file));
+        std::io::Write::write_all(&mut other, b"some").unwrap();
+        assert!(descriptors::has_something(file));
+        stream.set_nonblocking(true).unwrap();
+        assert_eq!(of(number::WRITE, 0), Some(Way::On));
+        stream.set_write_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
+        assert_eq!(of(number::WRITE, 0), None);
+        assert_eq!(descriptors::room(file), Room::Some);
+        std::iter::repeat_with(|| std::io::Write::write(&mut &stream, &[0; 4096])).find(Result::is_err);
+        assert_eq!(descriptors::room(file), Room::None);
+        drop(other);
+        assert_eq!(descriptors::room(file), Room::Broken);
     }
 }
