@@ -52,8 +52,8 @@ enum Way {
     On,
     /// The next, unless a signal has come: a pipe that is written, where a call that waits is over with what was written.
     OnUnlessInterrupted,
-    /// The same of a stream: there it is waited for room apart, for an error that comes meanwhile is told to one call only, and that
-    /// is not the one that has written something.
+    /// The same of a stream, where a wait for room is a call of its own: an error that comes meanwhile is told to one call only, and
+    /// that must not be the one that has written something.
     OnOnceThereIsRoom,
     /// Such a one, and a signal has come.
     Interrupted,
