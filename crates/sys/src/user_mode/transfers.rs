@@ -31,8 +31,6 @@ const SYSCALL: u64 = 0x050f;
 const PIECE_BYTES: u64 = 1 << 20;
 /// In ms, for poll.
 const FOR_EVER: u64 = u64::MAX;
-/// Addresses that no processor has.
-const BEYOND_ADDRESSES: u64 = 1 << 57;
 
 /// Words of a slot's `scratch`: what was transferred before this piece, what it has returned, its length, and [`Way`].
 const DONE: usize = 0;
@@ -120,34 +118,37 @@ impl Form {
         Some(Self { part, has_vector, is_write })
     }
 
-    /// How many bytes the call is to transfer; `None` where it is malformed, and the kernel looks no further.
+    /// How many bytes the call is to transfer; `None` where the kernel refuses it without a look at them: it has a vector that cannot be
+    /// read, is too long, or has a negative length.
     fn bytes(self, arguments: &[u64; 6]) -> Option<u64> {
         let [_, start, count, ..] = *arguments;
-        let length = |base: u64, bytes: u64| {
-            let end = i64::try_from(bytes).ok()?.checked_add_unsigned(base)? as u64;
-            (end < BEYOND_ADDRESSES).then_some(bytes)
-        };
         if !self.has_vector {
-            return length(start, count).map(|bytes| bytes.min(TRANSFER_MAX));
+            return Some(count.min(TRANSFER_MAX));
         }
         if count > VECTOR_MAX {
             return None;
         }
         let mut sum = 0;
         for at in 0..count {
-            let [base, bytes] = copy_in(start.saturating_add(at * 16))?;
-            sum = length(base, bytes)?.saturating_add(sum).min(TRANSFER_MAX);
+            let [_, bytes] = copy_in(start.saturating_add(at * 16))?;
+            sum = (i64::try_from(bytes).ok()? as u64).saturating_add(sum).min(TRANSFER_MAX);
         }
         Some(sum)
     }
 
-    /// Whether the kernel would look at more than the pieces before it transfers anything.
+    /// Whether the kernel would look at more than the pieces before it transfers anything, or at less than is asked for.
     fn is_one(self, arguments: &[u64; 6], bytes: u64) -> bool {
-        let [_, start, _, offset, ..] = *arguments;
+        let [_, start, count, offset, ..] = *arguments;
         let is_placed = matches!(self.part, number::PREAD64 | number::PWRITE64);
         let ends_late =
             is_placed && i64::try_from(offset).is_ok_and(|offset| offset.checked_add_unsigned(bytes).is_none());
-        ends_late || !self.has_vector && start + bytes > ADDRESS_END
+        let is_beyond = |base: u64, bytes: u64| base.checked_add(bytes).is_none_or(|end| end > ADDRESS_END);
+        let has_beyond = if self.has_vector {
+            (0..count).filter_map(|at| copy_in(start + at * 16)).any(|[base, bytes]| is_beyond(base, bytes))
+        } else {
+            is_beyond(start, count)
+        };
+        ends_late || has_beyond
     }
 
     /// The part at `done`.
@@ -206,8 +207,7 @@ pub(super) fn begin(context: &mut Context, place: Place) -> bool {
         return false;
     }
     let Some(bytes) = form.bytes(&arguments) else {
-        let is_read = form.has_vector && arguments[2] <= VECTOR_MAX;
-        hold_and_call(context, if is_read { &[Piece::Arr(1, 2, 16)] } else { &[] }, place);
+        hold_and_call(context, if arguments[2] <= VECTOR_MAX { &[Piece::Arr(1, 2, 16)] } else { &[] }, place);
         return true;
     };
     if bytes <= PIECE_BYTES.max((hooks().held_bytes_max)()) || form.is_one(&arguments, bytes) {
@@ -424,16 +424,20 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_malformed() {
-        let vector = [[0x10_0000_u64, 5], [0x20_0000, u64::MAX]];
+    fn what_the_kernel_refuses_at_once_or_cuts_is_made_whole() {
+        let vector = [[0x10_0000_u64, 5], [0x20_0000, u64::MAX], [0x10_0000, 1 << 50]];
         let start = core::hint::black_box(&vector).as_ptr() as u64;
-        let bytes = |call, count| Form::of(call).unwrap().bytes(&[0, start, count, 0, 0, 0]);
-        assert_eq!(bytes(number::READV, 1), Some(5));
-        assert_eq!(bytes(number::READV, 2), None, "a negative length");
-        assert_eq!(bytes(number::READV, VECTOR_MAX + 1), None);
-        assert_eq!(bytes(number::READ, u64::MAX), None);
-        assert_eq!(bytes(number::READ, i64::MAX as u64), None, "beyond all addresses");
-        assert_eq!(bytes(number::READ, 1 << 40), Some(TRANSFER_MAX));
+        let bytes = |call, at: u64, count| Form::of(call).unwrap().bytes(&[0, start + at * 16, count, 0, 0, 0]);
+        assert_eq!(bytes(number::READV, 0, 1), Some(5));
+        assert_eq!(bytes(number::READV, 0, 2), None, "a negative length");
+        assert_eq!(bytes(number::READV, 0, VECTOR_MAX + 1), None);
+        assert_eq!(bytes(number::READV, 2, 1), Some(TRANSFER_MAX));
+        let is_one = |call, arguments: [u64; 6]| Form::of(call).unwrap().is_one(&arguments, TRANSFER_MAX);
+        assert!(is_one(number::READV, [0, start + 32, 1, 0, 0, 0]), "beyond all addresses");
+        assert!(!is_one(number::READV, [0, start, 1, 0, 0, 0]));
+        assert!(is_one(number::RECVFROM, [0, 0x10_0000, u64::MAX, 0, 0, 0]));
+        assert!(!is_one(number::READ, [0, 0x10_0000, 1 << 40, 0, 0, 0]));
+        assert!(is_one(number::PREAD64, [0, 0x10_0000, 1 << 40, i64::MAX as u64 - 5, 0, 0]));
     }
 
     /// "On success, the number of bytes read is returned" (read(2)): of a device, too, that has no end.
