@@ -25,6 +25,8 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// Between a thread's looks whether somebody traces it, each of which takes some 20 us; and where that is to be expected.
 const LOOK_NS: u64 = 5_000_000;
 const LOOK_SOON_NS: u64 = 100_000;
+/// Between `pleat run`'s tracing a thread and its saying so: microseconds, on a busy machine the time that others take.
+const SAYING_NS: u64 = 50_000_000;
 
 /// Has a thread of the agent's traced: at once, if this program looks for leaks, and else when `pleat run` gets round to it.
 pub(crate) fn ensure(agent: &Agent, which: AgentThread, thread: u32) -> Result<(), Errno> {
@@ -58,11 +60,13 @@ pub(crate) fn ensure(agent: &Agent, which: AgentThread, thread: u32) -> Result<(
 pub(crate) struct Lookout {
     which: AgentThread,
     looked_ns: u64,
+    /// Since when `pleat run` has been about to trace it.
+    taken_since_ns: Option<u64>,
 }
 
 impl Lookout {
     pub(crate) fn of(which: AgentThread) -> Self {
-        Self { which, looked_ns: 0 }
+        Self { which, looked_ns: 0, taken_since_ns: None }
     }
 
     /// Whether `pleat run` has made room for a debugger, who may stop the program again as soon as he has let it go on.
@@ -78,10 +82,23 @@ impl Lookout {
             return;
         }
         self.looked_ns = now_ns;
+        if self.may_be_ours(keeper, now_ns) {
+            return;
+        }
         if !keeper.is_traced_by_us(self.which) && keeper.pager.kernel.files().is_traced() {
             // Where no thread can be made it stays as it is, and tries again.
             let _ = thread::renew(|number| keeper.goes_on(self.which, number));
         }
+    }
+
+    /// Whether `pleat run` may trace this thread without having said so: it has taken it a moment ago.
+    fn may_be_ours(&mut self, keeper: &Keeper, now_ns: u64) -> bool {
+        if !keeper.traceable(self.which).is_taken() {
+            self.taken_since_ns = None;
+            return false;
+        }
+        let since = *self.taken_since_ns.get_or_insert(now_ns);
+        now_ns.saturating_sub(since) < SAYING_NS
     }
 }
 

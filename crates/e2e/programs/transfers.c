@@ -340,6 +340,28 @@ static void gone(int type) {
     close(pair[0]);
 }
 
+/* Who reads takes no more, and stays: who writes is told, though nothing of him has gone. */
+static void *take_no_more(void *argument) {
+    static unsigned char part[100000];
+    int file = *(int *)argument;
+    for (int at = 0; at < 11; at++) recv(file, part, sizeof part, MSG_WAITALL);
+    usleep(20000);
+    shutdown(file, SHUT_RD);
+    return 0;
+}
+
+static void half_closed(void) {
+    int pair[2];
+    pthread_t thread;
+    ends(LOCAL, pair);
+    on(SIGPIPE, on_pipe, 0), broken = 0;
+    pthread_create(&thread, 0, take_no_more, &pair[1]);
+    long result = write(pair[0], buffer, ALL);
+    printf("until no more is taken %d, told %d\n", result > 1000000 && result < (long)ALL, broken);
+    pthread_join(thread, 0);
+    close(pair[0]), close(pair[1]);
+}
+
 /* Who has sent something is not told that it was refused; the next call is. And who reads all that there is finds all of it. */
 static void reset(void) {
     int pair[2];
@@ -368,6 +390,7 @@ int main(int count, char **words) {
         interrupted(type, 0), interrupted(type, SA_RESTART);
         once(type, 0), once(type, SA_RESTART), stormy(type);
         left(type), cancelled(type), gone(type);
+        if (type == LOCAL) half_closed();
         if (type == TCP) reset();
     }
     return 0;

@@ -41,6 +41,7 @@ pub(crate) mod number {
     pub(crate) const RECVFROM: usize = 45;
     pub(crate) const GETSOCKOPT: usize = 55;
     pub(crate) const FCNTL: usize = 72;
+    pub(crate) const FSTATFS: usize = 138;
     pub(crate) const PREADV: usize = 295;
     pub(crate) const PWRITEV: usize = 296;
     pub(crate) const MMAP: usize = 9;

@@ -68,6 +68,11 @@ impl Traceable {
         }
     }
 
+    /// For the agent: whether `pleat run` is about to trace the thread, or does already and is about to say so.
+    pub fn is_taken(&self) -> bool {
+        self.state.load(Acquire) == TAKEN
+    }
+
     /// For the agent: whether `pleat run` has made room for somebody else.
     pub fn is_let_go(&self) -> bool {
         self.state.load(Acquire) == LET_GO
@@ -120,6 +125,7 @@ mod tests {
             thread.ask(number, urgency);
             assert_eq!((thread.answer(), thread.wanted()), (None, Some(urgency)), "the answer before is void");
             assert_eq!((thread.take(), thread.take(), thread.wanted()), (Some(number), None, None));
+            assert!(thread.is_taken());
             thread.reply(is_traced);
             assert_eq!(thread.answer(), Some(is_traced));
         }

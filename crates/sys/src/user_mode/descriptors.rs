@@ -10,8 +10,9 @@ pub(super) enum Kind {
     /// `/dev/zero`, `/dev/urandom` and others that never wait.
     MemoryDevice,
     Pipe,
-    /// A TCP or Unix socket without borders between messages.
-    Stream,
+    /// A Unix socket without borders between messages.
+    LocalStream,
+    Tcp,
     Other,
 }
 
@@ -44,38 +45,77 @@ pub(super) fn kind(file: u64) -> Option<Kind> {
     }
     let (mode, device) = (words[3] as u32, words[5]);
     Some(match mode & S_IFMT {
+        S_IFREG if is_of_kernel(file) => Kind::Other,
         S_IFREG | S_IFBLK => Kind::File,
         S_IFCHR if device >> 8 & 0xfff == 1 => Kind::MemoryDevice,
         S_IFIFO => Kind::Pipe,
-        S_IFSOCK if is_stream(file) => Kind::Stream,
+        S_IFSOCK => socket_kind(file),
         _ => Kind::Other,
     })
 }
 
-fn is_stream(file: u64) -> bool {
+/// Whether a file has no blocks of its own: those of the kernel's (proc, sysfs and others) may wait, or take what is written in one call only.
+fn is_of_kernel(file: u64) -> bool {
+    /// tmpfs, ramfs and hugetlbfs, which need not have a limit.
+    const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+    // `struct statfs` has 120 bytes, and begins with type, block size and blocks.
+    let mut words = [0_u64; 15];
+    let answer = call(number::FSTATFS, [file as usize, words.as_mut_ptr() as usize, 0, 0, 0, 0]);
+    answer != 0 || words[2] == 0 && !IN_MEMORY.contains(&words[0])
+}
+
+const SOL_SOCKET: usize = 1;
+const SOL_TCP: usize = 6;
+
+fn socket_kind(file: u64) -> Kind {
     const SO_TYPE: usize = 3;
     const SO_PROTOCOL: usize = 38;
     const SO_DOMAIN: usize = 39;
     const SOCK_STREAM: u32 = 1;
     const IPPROTO_TCP: u32 = 6;
     const AF_UNIX: u32 = 1;
-    let option = |which| socket_option::<u32>(file, which);
-    option(SO_TYPE) == Some(SOCK_STREAM)
-        && (option(SO_DOMAIN) == Some(AF_UNIX) || option(SO_PROTOCOL) == Some(IPPROTO_TCP))
+    match [SO_TYPE, SO_DOMAIN, SO_PROTOCOL].map(|which| socket_number(file, which)) {
+        [Some(SOCK_STREAM), Some(AF_UNIX), _] => Kind::LocalStream,
+        [Some(SOCK_STREAM), _, Some(IPPROTO_TCP)] => Kind::Tcp,
+        _ => Kind::Other,
+    }
 }
 
-fn socket_option<T: Default>(file: u64, which: usize) -> Option<T> {
-    const SOL_SOCKET: usize = 1;
+/// An option of a socket, and how many bytes it has.
+fn socket_option<T: Default>(file: u64, level: usize, which: usize) -> Option<(T, u32)> {
     let (mut value, mut bytes) = (T::default(), size_of::<T>() as u32);
     let place = [&raw mut value as usize, &raw mut bytes as usize];
-    let answer = call(number::GETSOCKOPT, [file as usize, SOL_SOCKET, which, place[0], place[1], 0]);
-    (answer == 0).then_some(value)
+    let answer = call(number::GETSOCKOPT, [file as usize, level, which, place[0], place[1], 0]);
+    (answer == 0).then_some((value, bytes))
+}
+
+fn socket_number(file: u64, which: usize) -> Option<u32> {
+    socket_option(file, SOL_SOCKET, which).map(|(number, _)| number)
+}
+
+/// How much a read of a socket waits for.
+pub(super) fn low_water_mark(file: u64) -> u64 {
+    const SO_RCVLOWAT: usize = 18;
+    socket_number(file, SO_RCVLOWAT).map_or(u64::MAX, u64::from)
+}
+
+/// Whether a TCP socket has a protocol of the kernel's on top (TLS), of which what is there to read is no number of bytes.
+pub(super) fn has_protocol_on_top(file: u64) -> bool {
+    const TCP_ULP: usize = 31;
+    socket_option::<[u64; 2]>(file, SOL_TCP, TCP_ULP).is_some_and(|(_, bytes)| bytes > 0)
+}
+
+/// Whether poll may tell of an error of a socket that is none: of times and pages that it has been told to give back.
+pub(super) fn has_error_queue(file: u64) -> bool {
+    const SO_TIMESTAMPING: usize = 37;
+    const SO_ZEROCOPY: usize = 60;
+    [SO_TIMESTAMPING, SO_ZEROCOPY].iter().any(|which| socket_number(file, *which).is_some_and(|number| number != 0))
 }
 
 /// Whether writes to a socket give up some time after they have begun.
 pub(super) fn has_send_timeout(file: u64) -> bool {
     const SO_SNDTIMEO: usize = 21;
-    socket_option::<[u64; 2]>(file, SO_SNDTIMEO) != Some([0; 2])
+    socket_option(file, SOL_SOCKET, SO_SNDTIMEO) != Some(([0_u64; 2], 16))
 }
 
 fn control(file: u64, command: usize) -> Option<u64> {
@@ -106,7 +146,7 @@ pub(super) fn has_size_limit() -> bool {
     answer != 0 || limits[0] != u64::MAX
 }
 
-/// What a write to a socket would find.
+/// What a write to a TCP socket would find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Room {
     Some,

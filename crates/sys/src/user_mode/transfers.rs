@@ -48,10 +48,10 @@ enum Way {
     ToTheEnd,
     /// The next. A device that never waits, and a stream that is not to wait.
     On,
-    /// The next, unless a signal has come: a pipe that is written, where a call that waits is over with what was written.
+    /// The next, unless a signal has come: a pipe or a local stream that is written, where a call that waits is over with what was written.
     OnUnlessInterrupted,
-    /// The same of a stream, where a wait for room is a call of its own: an error that comes meanwhile is told to one call only, and
-    /// that must not be the one that has written something.
+    /// The same of TCP, where a wait for room is a call of its own: an error that comes meanwhile is told to one call only, and
+    /// that is not the one that has written something. (Of a local stream it is.)
     OnOnceThereIsRoom,
     /// Such a one, and a signal has come.
     Interrupted,
@@ -300,16 +300,18 @@ fn way(form: Form, arguments: &[u64; 6], bytes: u64) -> Option<Way> {
         Kind::File if flags.is_direct && (form.has_vector || !bytes.is_multiple_of(512)) => None,
         Kind::File => Some(Way::ToTheEnd),
         Kind::MemoryDevice => Some(Way::On),
+        // By packets, which end where a buffer does.
+        Kind::Pipe if flags.is_direct && form.has_vector => None,
         Kind::Pipe if form.is_write && flags.waits => Some(Way::OnUnlessInterrupted),
         Kind::Pipe if form.is_write => Some(Way::On),
         // Pieces end where a buffer does, and the first may be a small one.
         Kind::Pipe => (!form.has_vector && descriptors::pipe_bytes(file)? <= PIECE_BYTES).then_some(Way::Over),
-        Kind::Stream => stream_way(form, arguments, flags.waits),
+        kind @ (Kind::LocalStream | Kind::Tcp) => stream_way(form, arguments, kind, flags.waits),
         Kind::Other => None,
     }
 }
 
-fn stream_way(form: Form, arguments: &[u64; 6], waits: bool) -> Option<Way> {
+fn stream_way(form: Form, arguments: &[u64; 6], kind: Kind, waits: bool) -> Option<Way> {
     const DONTWAIT: u64 = 0x40;
     /// And nosignal, more, `cmsg_cloexec`: with others it is no plain read or write.
     const PLAIN_FLAGS: u64 = DONTWAIT | 0x4000 | 0x8000 | 0x4000_0000;
@@ -318,13 +320,18 @@ fn stream_way(form: Form, arguments: &[u64; 6], waits: bool) -> Option<Way> {
     if flags & !PLAIN_FLAGS != 0 || form.part == number::SENDTO && address != 0 {
         return None;
     }
-    match (form.is_write, form.has_vector) {
-        (true, _) if descriptors::has_send_timeout(file) => None,
-        (true, _) if waits && flags & DONTWAIT == 0 => Some(Way::OnOnceThereIsRoom),
-        (true, _) => Some(Way::On),
-        (false, false) => Some(Way::WhileThereIs),
-        (false, true) => None,
+    if !form.is_write {
+        let is_plain = !form.has_vector && !descriptors::has_protocol_on_top(file);
+        return (is_plain && descriptors::low_water_mark(file) <= PIECE_BYTES).then_some(Way::WhileThereIs);
     }
+    if descriptors::has_error_queue(file) || descriptors::has_send_timeout(file) {
+        return None;
+    }
+    Some(match kind {
+        _ if !waits || flags & DONTWAIT != 0 => Way::On,
+        Kind::Tcp => Way::OnOnceThereIsRoom,
+        _ => Way::OnUnlessInterrupted,
+    })
 }
 
 /// What is done next.
@@ -372,19 +379,21 @@ impl Transfer {
         const MSG_NOSIGNAL: u64 = 0x4000;
         let left = self.bytes - self.done;
         let [file, _, _, fourth, fifth, sixth] = self.arguments;
-        let is_further = self.done > 0 && descriptors::kind(file) == Some(Kind::Stream);
-        if is_further && self.form.is_write {
+        let stream = descriptors::kind(file).filter(|kind| matches!(kind, Kind::LocalStream | Kind::Tcp));
+        let is_further = self.done > 0 && stream.is_some();
+        if is_further && !self.form.is_write && !descriptors::has_something(file) {
+            return None;
+        }
+        if is_further && self.form.is_write && stream == Some(Kind::Tcp) {
             match descriptors::room(file) {
                 Room::Broken => return None,
                 Room::None if self.is_full => return Some(Step::WaitForRoom),
                 _ => {}
             }
-        } else if is_further && !descriptors::has_something(file) {
-            return None;
         }
         let is_placed = matches!(self.form.part, number::PREAD64 | number::PWRITE64);
         let fourth = if is_placed { fourth.wrapping_add(self.done) } else { fourth };
-        // A stream has pieces that do not wait, and there is none such of a vector.
+        // The pieces of a stream have flags, and there are none for a vector.
         if let Some((start, count, length)) = part.whole.filter(|(_, _, length)| *length <= left && !is_further) {
             return Some(Step::Transfer {
                 call: self.call as usize,
@@ -395,6 +404,7 @@ impl Transfer {
         let length = part.bytes.min(left).min(PIECE_BYTES);
         let flags = if matches!(self.form.part, number::SENDTO | number::RECVFROM) { fourth } else { 0 };
         let (call, rest) = match (is_further, self.form.is_write) {
+            (true, true) if stream == Some(Kind::LocalStream) => (number::SENDTO, [flags | MSG_NOSIGNAL, 0, 0]),
             (true, true) => (number::SENDTO, [flags | MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0]),
             (true, false) => (number::RECVFROM, [flags | MSG_DONTWAIT, 0, 0]),
             (false, _) => (self.form.part, [fourth, fifth, sixth]),
@@ -456,6 +466,7 @@ mod tests {
         assert_eq!(of(number::WRITE, &file), (!is_limited).then_some(Way::ToTheEnd));
         assert_eq!((of(number::READ, &appended), of(number::WRITE, &appended)), (Some(Way::ToTheEnd), None));
         assert_eq!(of(number::READ, &open("/dev/zero")), Some(Way::On));
+        assert_eq!(of(number::READ, &open("/proc/self/maps")), None, "others of its kind wait");
         let (reader, writer) = std::io::pipe().unwrap();
         assert_eq!((of(number::READ, &reader), of(number::READV, &reader)), (Some(Way::Over), None));
         assert_eq!(of(number::WRITEV, &writer), Some(Way::OnUnlessInterrupted));
@@ -463,29 +474,51 @@ mod tests {
         assert_eq!((of(number::WRITE, &messages), of(number::READ, &messages)), (None, None));
     }
 
+    /// Two ends of a connection over TCP.
+    fn connection() -> [std::net::TcpStream; 2] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        [one, listener.accept().unwrap().0]
+    }
+
+    fn way_of(file: &dyn std::os::fd::AsRawFd, call: usize, flags: u64) -> Option<Way> {
+        way(Form::of(call).unwrap(), &[file.as_raw_fd() as u64, 0, 0, flags, 0, 0], 3 << 20)
+    }
+
     #[test]
     fn a_stream_is_read_while_there_is_something() {
         use std::os::fd::AsRawFd;
         let (stream, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(way_of(&stream, number::READ, 0), Some(Way::WhileThereIs));
+        let with = |flags| way_of(&stream, number::RECVFROM, flags);
+        assert_eq!((with(0x100), with(2)), (None, None), "MSG_WAITALL, MSG_PEEK");
         let file = stream.as_raw_fd() as u64;
-        let of = |call: usize, flags: u64| way(Form::of(call).unwrap(), &[file, 0, 0, flags, 0, 0], 3 << 20);
-        assert_eq!(
-            (of(number::WRITE, 0), of(number::READ, 0)),
-            (Some(Way::OnOnceThereIsRoom), Some(Way::WhileThereIs))
-        );
-        assert_eq!(of(number::SENDTO, 0x40), Some(Way::On), "it is not to wait");
-        assert_eq!((of(number::RECVFROM, 0x100), of(number::RECVFROM, 2)), (None, None), "MSG_WAITALL, MSG_PEEK");
         assert!(!descriptors::has_something(file));
         std::io::Write::write_all(&mut other, b"some").unwrap();
         assert!(descriptors::has_something(file));
+    }
+
+    #[test]
+    fn a_stream_is_written_once_there_is_room() {
+        use std::os::fd::AsRawFd;
+        let (local, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(way_of(&local, number::WRITE, 0), Some(Way::OnUnlessInterrupted));
+        let [stream, other] = connection();
+        assert_eq!(way_of(&stream, number::WRITE, 0), Some(Way::OnOnceThereIsRoom));
+        assert_eq!(way_of(&stream, number::SENDTO, 0x40), Some(Way::On), "it is not to wait");
+        assert_eq!(way_of(&stream, number::READ, 0), Some(Way::WhileThereIs));
         stream.set_nonblocking(true).unwrap();
-        assert_eq!(of(number::WRITE, 0), Some(Way::On));
+        assert_eq!(way_of(&stream, number::WRITE, 0), Some(Way::On));
         stream.set_write_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
-        assert_eq!(of(number::WRITE, 0), None);
+        assert_eq!(way_of(&stream, number::WRITE, 0), None);
+        stream.set_write_timeout(None).unwrap();
+        let file = stream.as_raw_fd() as u64;
         assert_eq!(descriptors::room(file), Room::Some);
-        std::iter::repeat_with(|| std::io::Write::write(&mut &stream, &[0; 4096])).find(Result::is_err);
+        std::iter::repeat_with(|| std::io::Write::write(&mut &stream, &[0; 65536])).find(Result::is_err);
         assert_eq!(descriptors::room(file), Room::None);
+        // With something unread: a reset.
         drop(other);
+        std::thread::sleep(std::time::Duration::from_millis(50));
         assert_eq!(descriptors::room(file), Room::Broken);
     }
 }
