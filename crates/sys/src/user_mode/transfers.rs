@@ -514,7 +514,7 @@ mod tests {
         stream.set_write_timeout(None).unwrap();
         let file = stream.as_raw_fd() as u64;
         assert_eq!(descriptors::room(file), Room::Some);
-        std::iter::repeat_with(|| std::io::Write::write(&mut &stream, &[0; 65536])).find(Result::is_err);
+        std::iter::repeat_with(|| std::io::Write::write(&mut &stream, &[0; 8192])).find(Result::is_err);
         assert_eq!(descriptors::room(file), Room::None);
         // With something unread: a reset.
         drop(other);
