@@ -177,9 +177,27 @@ fn trace(process: u32, thread: u32, traceable: &Traceable, tries: usize, is_to_g
     traceable.reply(is_traced);
     while is_traced && has_gone_on(thread) {
         if is_to_go.load(Relaxed) {
+            // Said before, it would find itself traced still, and take us for somebody else.
+            detach(thread);
             return traceable.let_go();
         }
     }
+}
+
+/// Traces a thread no more; where that cannot be done the kernel does it when its tracer ends.
+fn detach(thread: Pid) {
+    if ptrace::interrupt(thread).is_err() {
+        return;
+    }
+    let signal = loop {
+        match waitpid(thread, Some(WaitPidFlag::__WALL)) {
+            Ok(WaitStatus::PtraceEvent(..)) => break None,
+            Ok(WaitStatus::Stopped(_, signal)) => break Some(signal),
+            Err(Errno::EINTR) => {}
+            _ => return,
+        }
+    };
+    let _ = ptrace::detach(thread, signal);
 }
 
 /// Waits until the thread stops, and lets it go on: also where its process is stopped, for another process may miss a page of it.
