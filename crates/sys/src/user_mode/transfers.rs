@@ -28,7 +28,9 @@ pub(super) const GO_ON: u64 = 0x506c_6561;
 pub(super) const SYSCALL_BYTES: u64 = 2;
 const SYSCALL: u64 = 0x050f;
 /// What is held at once, at least.
-const PIECE_BYTES: u64 = 1 << 20;
+pub(super) const PIECE_BYTES: u64 = 1 << 20;
+const MSG_DONTWAIT: u64 = 0x40;
+const MSG_NOSIGNAL: u64 = 0x4000;
 /// In ms, for poll.
 const FOR_EVER: u64 = u64::MAX;
 
@@ -118,6 +120,16 @@ impl Form {
         Some(Self { part, has_vector, is_write })
     }
 
+    /// Whether its fourth argument is a place in the file.
+    fn is_placed(self) -> bool {
+        matches!(self.part, number::PREAD64 | number::PWRITE64)
+    }
+
+    /// Those of a message, which others than send and recv do not have.
+    fn flags(self, arguments: &[u64; 6]) -> u64 {
+        if matches!(self.part, number::SENDTO | number::RECVFROM) { arguments[3] } else { 0 }
+    }
+
     /// How many bytes the call is to transfer; `None` where the kernel refuses it without a look at them: it has a vector that cannot be
     /// read, is too long, or has a negative length.
     fn bytes(self, arguments: &[u64; 6]) -> Option<u64> {
@@ -139,9 +151,8 @@ impl Form {
     /// Whether the kernel would look at more than the pieces before it transfers anything, or at less than is asked for.
     fn is_one(self, arguments: &[u64; 6], bytes: u64) -> bool {
         let [_, start, count, offset, ..] = *arguments;
-        let is_placed = matches!(self.part, number::PREAD64 | number::PWRITE64);
         let ends_late =
-            is_placed && i64::try_from(offset).is_ok_and(|offset| offset.checked_add_unsigned(bytes).is_none());
+            self.is_placed() && i64::try_from(offset).is_ok_and(|offset| offset.checked_add_unsigned(bytes).is_none());
         let is_beyond = |base: u64, bytes: u64| base.checked_add(bytes).is_none_or(|end| end > ADDRESS_END);
         let has_beyond = if self.has_vector {
             (0..count).filter_map(|at| copy_in(start + at * 16)).any(|[base, bytes]| is_beyond(base, bytes))
@@ -312,11 +323,10 @@ fn way(form: Form, arguments: &[u64; 6], bytes: u64) -> Option<Way> {
 }
 
 fn stream_way(form: Form, arguments: &[u64; 6], kind: Kind, waits: bool) -> Option<Way> {
-    const DONTWAIT: u64 = 0x40;
-    /// And nosignal, more, `cmsg_cloexec`: with others it is no plain read or write.
-    const PLAIN_FLAGS: u64 = DONTWAIT | 0x4000 | 0x8000 | 0x4000_0000;
-    let [file, _, _, flags, address, _] = *arguments;
-    let flags = if matches!(form.part, number::SENDTO | number::RECVFROM) { flags } else { 0 };
+    /// And more, `cmsg_cloexec`: with others it is no plain read or write.
+    const PLAIN_FLAGS: u64 = MSG_DONTWAIT | MSG_NOSIGNAL | 0x8000 | 0x4000_0000;
+    let [file, _, _, _, address, _] = *arguments;
+    let flags = form.flags(arguments);
     if flags & !PLAIN_FLAGS != 0 || form.part == number::SENDTO && address != 0 {
         return None;
     }
@@ -328,7 +338,7 @@ fn stream_way(form: Form, arguments: &[u64; 6], kind: Kind, waits: bool) -> Opti
         return None;
     }
     Some(match kind {
-        _ if !waits || flags & DONTWAIT != 0 => Way::On,
+        _ if !waits || flags & MSG_DONTWAIT != 0 => Way::On,
         Kind::Tcp => Way::OnOnceThereIsRoom,
         _ => Way::OnUnlessInterrupted,
     })
@@ -375,8 +385,6 @@ impl Transfer {
 
     /// `None` if there is to be no further piece: who has transferred something is not told of an error, which is left for the next call.
     fn step(&self, part: Part) -> Option<Step> {
-        const MSG_DONTWAIT: u64 = 0x40;
-        const MSG_NOSIGNAL: u64 = 0x4000;
         let left = self.bytes - self.done;
         let [file, _, _, fourth, fifth, sixth] = self.arguments;
         let stream = descriptors::kind(file).filter(|kind| matches!(kind, Kind::LocalStream | Kind::Tcp));
@@ -391,8 +399,7 @@ impl Transfer {
                 _ => {}
             }
         }
-        let is_placed = matches!(self.form.part, number::PREAD64 | number::PWRITE64);
-        let fourth = if is_placed { fourth.wrapping_add(self.done) } else { fourth };
+        let fourth = if self.form.is_placed() { fourth.wrapping_add(self.done) } else { fourth };
         // The pieces of a stream have flags, and there are none for a vector.
         if let Some((start, count, length)) = part.whole.filter(|(_, _, length)| *length <= left && !is_further) {
             return Some(Step::Transfer {
@@ -402,7 +409,7 @@ impl Transfer {
             });
         }
         let length = part.bytes.min(left).min(PIECE_BYTES);
-        let flags = if matches!(self.form.part, number::SENDTO | number::RECVFROM) { fourth } else { 0 };
+        let flags = self.form.flags(&self.arguments);
         let (call, rest) = match (is_further, self.form.is_write) {
             (true, true) if stream == Some(Kind::LocalStream) => (number::SENDTO, [flags | MSG_NOSIGNAL, 0, 0]),
             (true, true) => (number::SENDTO, [flags | MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0]),

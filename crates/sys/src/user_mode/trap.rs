@@ -29,8 +29,6 @@ const MAP_POPULATE: u64 = 0x8000;
 const MAP_STACK: u64 = 0x2_0000;
 const MADV_POPULATE_READ: u64 = 22;
 const MADV_POPULATE_WRITE: u64 = 23;
-/// What madvise fills at once.
-const FILLED_BYTES: u64 = 1 << 20;
 /// More than the frame of a signal and our own take of the stack.
 const HANDLER_STACK_BYTES: u64 = 64 << 10;
 
@@ -358,7 +356,7 @@ fn hold_while_nobody_forks(pieces: &[calls::Piece], arguments: &[u64; 6], place:
 fn fill(pieces: &[calls::Piece], arguments: &[u64; 6], place: Place) -> Result<u64, Errno> {
     let [start, bytes, advice, ..] = *arguments;
     // What is malformed the kernel refuses as a whole.
-    let step = if is_range(start as usize, bytes as usize) { FILLED_BYTES } else { u64::MAX };
+    let step = if is_range(start as usize, bytes as usize) { transfers::PIECE_BYTES } else { u64::MAX };
     let mut done = 0;
     loop {
         let part = [start.wrapping_add(done), step.min(bytes - done), advice, 0, 0, 0];
