@@ -160,6 +160,11 @@ impl Run<'_> {
         self.now_ns += cost.ns;
     }
 
+    /// What encrypting or decrypting takes.
+    fn seal_ns(&self, bytes: u64) -> f64 {
+        self.setup.machine.seal_mib.ns * bytes as f64 / (1 << 20) as f64
+    }
+
     /// The program waits until then, if that is not past.
     const fn wait_until(&mut self, ns: f64) {
         self.now_ns = self.now_ns.max(ns);

@@ -14,9 +14,10 @@ use std::thread::available_parallelism;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use backing::{BackingError, BackingStore, SEGMENT_BYTES, SegmentLog};
 use clap::ValueEnum;
 use nix::fcntl::OFlag;
-use page::PAGE_BYTES;
+use page::{PAGE_BYTES, PageIndex};
 use policy::prefetch::WINDOW_MAX;
 use serde_json::Value;
 use sim::timed::{CodecCost, Cost, Device, Machine};
@@ -77,11 +78,6 @@ fn usual_mean(values: &mut [u64]) -> u64 {
     usual.iter().sum::<u64>() / usual.len() as u64
 }
 
-fn median(values: &mut [u64]) -> u64 {
-    values.sort_unstable();
-    values[values.len() / 2]
-}
-
 /// Measures and writes the profile.
 pub(super) fn run(path: &Path) -> Result<()> {
     let mut out = File::create(path).with_context(|| format!("--calibrate {}", path.display()))?;
@@ -130,6 +126,7 @@ fn measure(directory: &Path) -> Result<Machine> {
         move_out: or_base(move_ns, &base.move_out),
         encode: Cost::measured(encode_ns.round(), OWN),
         decode: Cost::measured(decode_ns.round(), OWN),
+        seal_mib: Cost::measured(seal_mib_ns().round(), OWN),
         codecs: base.codecs.iter().map(carried_codec).collect(),
         reference: base.reference.clone(),
         instruction: base.instruction.clone(),
@@ -169,13 +166,54 @@ fn first_touch_ns() -> f64 {
     begun.elapsed().as_nanos() as f64 / PROBE_PAGES as f64
 }
 
+/// Encodings of a usual length, and segments of them.
+const ENCODING_BYTES: usize = 1400;
+const SEGMENTS: u64 = 16;
+
+/// A medium that forgets.
+struct Nowhere;
+
+impl BackingStore for Nowhere {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), BackingError> {
+        Ok(())
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), BackingError> {
+        Ok(())
+    }
+
+    fn discard(&self, _: u64, _: u64) {}
+
+    fn bytes_max(&self) -> u64 {
+        SEGMENTS * SEGMENT_BYTES as u64
+    }
+}
+
+/// What encrypting takes, from segments that go nowhere. Decrypting takes the same: in counter mode it does the same.
+fn seal_mib_ns() -> f64 {
+    let room = Nowhere.bytes_max();
+    let mut log = SegmentLog::new(Box::new(Nowhere), [0; 32], room);
+    let (mut bytes, mut ns) = (0, 0);
+    for page in 0..room / 2 / ENCODING_BYTES as u64 {
+        log.append(PageIndex(page), &[7; ENCODING_BYTES]).expect("half of its room is asked for");
+        if let Some(mut job) = log.write_job() {
+            bytes += job.bytes();
+            let begun = Instant::now();
+            let result = job.run();
+            ns += begun.elapsed().as_nanos();
+            log.finish_write(job, result);
+        }
+    }
+    ns as f64 / bytes as f64 * (1 << 20) as f64
+}
+
 /// Bytes of the file that the device is measured with, and of its large requests.
 const FILE_BYTES: u64 = 64 << 20;
 const LARGE_BYTES: usize = 1 << 20;
 
 /// Reads past the system's caches: of a page, and of a mebibyte.
 fn measure_device(directory: &Path) -> Result<Device> {
-    const OWN: &str = "pleat sim --calibrate: median of reads past the page cache";
+    const OWN: &str = "pleat sim --calibrate: mean of reads past the page cache";
     let path = directory.join("device");
     let mut file = File::create(&path)?;
     let (mut random, mut content) = (Random::new(2), vec![0_u8; LARGE_BYTES]);
@@ -197,7 +235,7 @@ fn measure_device(directory: &Path) -> Result<Device> {
             file.read_exact(&mut room[start..start + bytes])?;
             taken.push(begun.elapsed().as_nanos() as u64);
         }
-        Ok(median(&mut taken) as f64)
+        Ok(usual_mean(&mut taken) as f64)
     };
     let (page_ns, large_ns) = (read(PAGE_BYTES, 300)?, read(LARGE_BYTES, 40)?);
     let transfer_ns = (large_ns - page_ns).max(1.0) * LARGE_BYTES as f64 / (LARGE_BYTES - PAGE_BYTES) as f64;

@@ -4,7 +4,7 @@
 use std::iter;
 use std::ops::Range;
 
-use backing::{BackingError, BackingStore, ReadJob, SegmentLog};
+use backing::{BackingError, BackingStore, ReadJob, SegmentLog, WriteJob};
 use cache::system::{System, WriteBack};
 use cache::{AreaCounters, AreaKeeper, Beside, Cache, Lookup, Memory, Outcome, Place, Published};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
@@ -19,8 +19,8 @@ use super::encodings::Encodings;
 use super::{Keeper, Run, Seat};
 use crate::live::{ENCODE_BATCH, Live};
 
-/// What an agent takes for itself, and the most that counts of it in small memories.
-const AGENT_BYTES: u64 = 5 << 18;
+/// What an agent takes for itself, but for tables and the log's buffers, and the most that counts of it in small memories.
+const AGENT_BYTES: u64 = 13 << 16;
 const AGENT_DIVISOR: u64 = 8;
 /// Address space of the store.
 const STORE_BYTES_MAX: usize = 1 << 36;
@@ -60,6 +60,7 @@ impl BackingStore for Nothing {
 
 /// A cache that is kept inside RAM.
 pub(super) struct Cached {
+    seat: Seat,
     share: ByteCount,
     marks: Watermarks,
     agent: ByteCount,
@@ -76,6 +77,8 @@ pub(super) struct Cached {
     divided_at_ns: f64,
     /// When the reclaimer has done what it was woken for.
     reclaimed_at_ns: f64,
+    /// The segment that is being written, and when it will be.
+    writing: Option<(WriteJob, f64)>,
     copy: Box<[u8; PAGE_BYTES]>,
 }
 
@@ -107,6 +110,7 @@ impl Cached {
             Seat::Kernel => (kernel_marks(share), ByteCount::ZERO),
         };
         Self {
+            seat,
             share,
             marks,
             agent,
@@ -118,13 +122,21 @@ impl Cached {
             zeroed: PageIndex(0)..PageIndex(0),
             divided_at_ns: 0.0,
             reclaimed_at_ns: 0.0,
+            writing: None,
             copy: Box::new([0; PAGE_BYTES]),
         }
     }
 
     fn free(&self) -> i64 {
-        let held = self.live.held().bytes() + self.pool() + self.live.cache.metadata_bytes() + self.agent;
+        let held = self.live.held().bytes() + self.pool() + self.fixed();
         self.share.0 as i64 - held.0 as i64
+    }
+
+    /// What does not go: the agent's own, its tables, and the buffers of segments.
+    fn fixed(&self) -> ByteCount {
+        let figures = if self.seat == Seat::Process { self.live.cache.log_figures() } else { None };
+        let buffers = figures.map_or(0, |figures| figures.buffer_bytes);
+        self.live.cache.metadata_bytes() + self.agent + ByteCount(buffers)
     }
 
     fn pool(&self) -> ByteCount {
@@ -145,7 +157,7 @@ impl Cached {
 
     /// What resident pages and pool may take together.
     fn memory_for_pages(&self) -> ByteCount {
-        self.share.saturating_sub(self.agent + self.live.cache.metadata_bytes() + self.marks.high)
+        self.share.saturating_sub(self.fixed() + self.marks.high)
     }
 
     /// The page is with the program, wherever it was.
@@ -183,7 +195,7 @@ impl Cached {
         self.live.brought(page, count, window);
         self.live.streams.shortened(page, window, count);
         // The papers' kernels do not follow walks downwards.
-        if below == PageCount::ZERO || run.setup.machine.seat != Seat::Process {
+        if below == PageCount::ZERO || self.seat != Seat::Process {
             return;
         }
         // The program has its page meanwhile; here it waits for all of them.
@@ -215,7 +227,7 @@ impl Cached {
             _ => &mut run.faults.compressed,
         } += u64::from(by_fault);
         // In the papers' kernels plain swap reads neighbours together as well, which is not simulated: here neither does.
-        let reads_ahead = run.setup.machine.seat == Seat::Process;
+        let reads_ahead = self.seat == Seat::Process;
         let others = self.find_others(page, window, job.as_mut().filter(|_| reads_ahead));
         if let Some(job) = job {
             run.read(job.bytes() as u64);
@@ -224,6 +236,9 @@ impl Cached {
         let count = PageCount(1 + others.len() as u64);
         run.prefetched += count.0 - u64::from(by_fault);
         for (step, found) in (0..).zip(iter::once(found).chain(others)) {
+            if found == Beside::Joined {
+                run.now_ns += run.seal_ns(run.lengths.of(page + PageCount(step)) as u64);
+            }
             if !matches!(found, Beside::Filled(_) | Beside::Encoded(PAGE_BYTES)) {
                 run.pass(run.decode);
             }
@@ -292,7 +307,8 @@ impl Cached {
             let encoded = if moved.is_none() { self.encode(run, &mut work_ns) } else { 0 };
             let written = self.write_back(run, free);
             work_ns += self.write(run);
-            if moved.is_none() && encoded == 0 && !written {
+            let helps = moved.is_some() || encoded > 0 || written;
+            if !helps && !(self.free() < self.marks.min.0 as i64 && self.wait_for_write(run)) {
                 break;
             }
         }
@@ -306,7 +322,9 @@ impl Cached {
         if machine.processors >= 2 {
             run.wait_until(self.reclaimed_at_ns - behind_ns);
         }
-        run.wait_until(run.queue.has_written_ns(slack.bytes().0));
+        if self.seat == Seat::Kernel {
+            run.wait_until(run.queue.has_written_ns(slack.bytes().0));
+        }
     }
 
     /// Lets an area grow and shrink as its policy says, until it is content.
@@ -332,10 +350,10 @@ impl Cached {
             let Some(page) = self.live.ring.page(frame) else { continue };
             *work_ns += run.encode.ns;
             let length = run.lengths.of(page);
-            if self.publish(page, frame, length) == Published::NoRoom {
-                // The log's buffers are full: the device takes them, and what that takes is in its queue.
+            while self.publish(page, frame, length) == Published::NoRoom {
+                // The log's buffers are full: the page waits until the device has taken one.
                 *work_ns += self.write(run);
-                assert!(self.publish(page, frame, length) != Published::NoRoom, "the log is empty");
+                assert!(self.wait_for_write(run) || self.seat == Seat::Kernel, "with nothing to write there is room");
             }
         }
         self.live.ring.freed(window);
@@ -385,18 +403,43 @@ impl Cached {
         done.bytes > ByteCount::ZERO
     }
 
-    /// Gives the device what has gone below, and returns how long its pages took to decode, if they went as pages.
+    /// Gives the device the next segment if it has none, and returns what that takes of the reclaimer's processor: it is encrypted, and
+    /// pages that go as pages are decoded.
     fn write(&mut self, run: &mut Run<'_>) -> f64 {
-        while let Some(job) = self.live.cache.log().and_then(SegmentLog::write_job) {
-            run.write(job.bytes() as u64);
-            self.live.cache.log().expect("it gave the job").finish_write(job, Ok(()));
+        if let Some((job, _)) = self.writing.take_if(|(_, done_ns)| *done_ns <= run.now_ns) {
+            self.end_write(job);
         }
-        let Some(area) = &mut self.area else { return 0.0 };
+        let mut work_ns = 0.0;
+        while self.writing.is_none()
+            && let Some(job) = self.live.cache.log().and_then(SegmentLog::write_job)
+        {
+            let seal_ns = run.seal_ns(job.bytes() as u64);
+            run.write(job.bytes() as u64);
+            work_ns += seal_ns;
+            match self.seat {
+                Seat::Process => self.writing = Some((job, run.queue.idle_ns() + seal_ns)),
+                // What its pages take until they are written is in the device's queue.
+                Seat::Kernel => self.end_write(job),
+            }
+        }
+        let Some(area) = &mut self.area else { return work_ns };
         let (now, before) = (area.keeper.counters(), area.counted);
         area.counted = now;
         let released = now.released - before.released;
         run.pages_swapped_out += released + now.refused - before.refused + now.rejected_poor - before.rejected_poor;
-        if area.write_back == WriteBack::Pages { released as f64 * run.decode.ns } else { 0.0 }
+        work_ns + if area.write_back == WriteBack::Pages { released as f64 * run.decode.ns } else { 0.0 }
+    }
+
+    /// The program waits for the segment that is being written; says whether there is one.
+    fn wait_for_write(&mut self, run: &mut Run<'_>) -> bool {
+        let Some((job, done_ns)) = self.writing.take() else { return false };
+        run.wait_until(done_ns);
+        self.end_write(job);
+        true
+    }
+
+    fn end_write(&mut self, job: WriteJob) {
+        self.live.cache.log().expect("it gave the job").finish_write(job, Ok(()));
     }
 }
 

@@ -73,6 +73,9 @@ pub struct Machine {
     pub encode: Cost,
     /// Decoding it.
     pub decode: Cost,
+    /// Encrypting a mebibyte that goes below, or decrypting it.
+    #[serde(default = "unsealed")]
+    pub seal_mib: Cost,
     /// What codecs take that take another time.
     #[serde(default)]
     pub codecs: Cow<'static, [CodecCost]>,
@@ -111,6 +114,13 @@ impl CodecCost {
     }
 }
 
+/// What lies below is not encrypted.
+const UNSEALED: Cost = Cost::estimate(0.0, "nothing is encrypted");
+
+const fn unsealed() -> Cost {
+    UNSEALED
+}
+
 const REFERENCE: Cost = Cost::estimate(100.0, "a guess: it depends on the program; give a trace with times instead");
 
 impl Machine {
@@ -133,7 +143,7 @@ impl Machine {
     }
 
     /// The costs by name, but for those of [`Machine::codecs`].
-    pub fn costs(&self) -> [(&'static str, &Cost); 9] {
+    pub fn costs(&self) -> [(&'static str, &Cost); 10] {
         [
             ("first_touch", &self.first_touch),
             ("fault", &self.fault),
@@ -142,6 +152,7 @@ impl Machine {
             ("move_out", &self.move_out),
             ("encode", &self.encode),
             ("decode", &self.decode),
+            ("seal_mib", &self.seal_mib),
             ("reference", &self.reference),
             ("instruction", &self.instruction),
         ]
@@ -151,6 +162,7 @@ impl Machine {
 const REFERENCE_MACHINE: Machine = {
     const LAT: &str = "docs/userfaultfd.md, lat.c";
     const CODECS: &str = "bench/runs/2026-11-22-all-codecs, auto on heaps, p50";
+    const SEAL: &str = "pleat sim --calibrate on AMD Zen 4, bench/runs/2026-11-26-validity";
     const OTHERS: &str = "the same run, the codec on heaps, p50";
     Machine {
         name: Cow::Borrowed("reference"),
@@ -163,6 +175,7 @@ const REFERENCE_MACHINE: Machine = {
         move_out: Cost::measured(250.0, "docs/userfaultfd.md, chain.c; 4 to 5 µs where pages go one by one"),
         encode: Cost::measured(1_605.0, CODECS),
         decode: Cost::measured(258.0, CODECS),
+        seal_mib: Cost::measured(900_000.0, SEAL),
         codecs: Cow::Borrowed(
             const {
                 &[
@@ -196,6 +209,7 @@ const CASTRO: Machine = {
         move_out: Cost::estimate(750.0, CLOCK),
         encode: Cost::measured(50_000.0, TABLE),
         decode: Cost::measured(30_000.0, TABLE),
+        seal_mib: UNSEALED,
         codecs: Cow::Borrowed(const { &[CodecCost::measured("lzo1x-1", 90_000.0, 40_000.0, LZO)] }),
         reference: REFERENCE,
         instruction: Cost::estimate(1.0, "a guess: one instruction a cycle of the Pentium III at 1 GHz"),
@@ -217,6 +231,7 @@ const TUDUCE_GROSS_P4: Machine = {
         move_out: Cost::estimate(250.0, CLOCK),
         encode: Cost::estimate(19_000.0, CASTRO),
         decode: Cost::estimate(11_500.0, CASTRO),
+        seal_mib: UNSEALED,
         codecs: Cow::Borrowed(const { &[CodecCost::estimate("lzo1x-1", 35_000.0, 15_400.0, CASTRO)] }),
         reference: REFERENCE,
         instruction: Cost::estimate(0.5, "a guess: rather more than one instruction a cycle"),
@@ -238,6 +253,7 @@ const TUDUCE_GROSS_G5: Machine = {
         move_out: Cost::estimate(375.0, CLOCK),
         encode: Cost::estimate(28_000.0, CASTRO),
         decode: Cost::estimate(17_000.0, CASTRO),
+        seal_mib: UNSEALED,
         codecs: Cow::Borrowed(const { &[CodecCost::estimate("lzo1x-1", 50_000.0, 22_000.0, CASTRO)] }),
         reference: REFERENCE,
         instruction: Cost::estimate(0.5, "a guess: one instruction a cycle"),
@@ -258,6 +274,7 @@ const MXT: Machine = {
         move_out: Cost::estimate(1_650.0, CASTRO),
         encode: Cost::estimate(110_000.0, "castro's, table 2, by clock rate"),
         decode: Cost::estimate(66_000.0, "castro's, table 2, by clock rate"),
+        seal_mib: UNSEALED,
         codecs: Cow::Borrowed(&[]),
         reference: REFERENCE,
         instruction: Cost::estimate(2.2, "a guess: one instruction a cycle"),

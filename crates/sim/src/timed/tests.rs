@@ -64,8 +64,8 @@ fn first_touches_above_the_threshold_come_to_the_agent() {
         (outcome.run_seconds - outcome.unlimited_seconds) * 1e9
     };
     let machine = &Machine::ALL[0];
-    // The agent takes 1.25 MiB.
-    let managed = 6000.0 - (4000.0 - 320.0);
+    // The agent takes 0.8 MiB.
+    let managed = 6000.0 - (4000.0 - 208.0);
     let alone = machine.fault.ns + machine.fill.ns - machine.first_touch.ns;
     let (at_random, in_order) = (more("uniform", 200_000), more("thrasher", 12_000));
     assert!((at_random / (managed * alone) - 1.0).abs() < 0.1, "{at_random} for {managed} times {alone}");
@@ -272,9 +272,12 @@ fn a_slow_codec_holds_the_program_up() {
 
 #[test]
 fn profiles_have_names_of_their_own_and_say_where_they_come_from() {
-    let machines = Machine::ALL.into_iter().flat_map(|machine| machine.costs().map(|(_, cost)| cost.clone()));
-    let devices = Device::ALL.into_iter().flat_map(|device| device.costs().map(|(_, cost)| cost.clone()));
-    assert!(machines.chain(devices).all(|cost| cost.ns > 0.0 && !cost.source.is_empty()));
+    let machines =
+        Machine::ALL.into_iter().flat_map(|machine| machine.costs().map(|(name, cost)| (name, cost.clone())));
+    let devices = Device::ALL.into_iter().flat_map(|device| device.costs().map(|(name, cost)| (name, cost.clone())));
+    // The papers' kernels encrypt nothing.
+    let is_told = |(name, cost): (_, Cost)| (cost.ns > 0.0 || name == "seal_mib") && !cost.source.is_empty();
+    assert!(machines.chain(devices).all(is_told));
     let names: std::collections::HashSet<_> =
         Machine::ALL.map(|machine| machine.name).into_iter().chain(Device::ALL.map(|device| device.name)).collect();
     assert_eq!(names.len(), Machine::ALL.len() + Device::ALL.len());
