@@ -66,7 +66,7 @@ pub(super) struct Cached {
     agent: ByteCount,
     /// An agent begins to manage when so much is held. A kernel does not tell anybody of first touches.
     threshold: Option<ByteCount>,
-    live: Live<AnyStore>,
+    pub(super) live: Live<AnyStore>,
     area: Option<Area>,
     divider: Option<Box<Divider>>,
     /// Whether it has begun.
@@ -127,7 +127,7 @@ impl Cached {
         }
     }
 
-    fn free(&self) -> i64 {
+    pub(super) fn free(&self) -> i64 {
         let held = self.live.held().bytes() + self.pool() + self.fixed();
         self.share.0 as i64 - held.0 as i64
     }

@@ -220,6 +220,45 @@ fn each_system_pays_for_its_codec() {
     assert!(own.run_seconds > 20.0 * others.run_seconds, "{} {}", own.run_seconds, others.run_seconds);
 }
 
+/// Encodings that go below are encrypted, and decrypted when somebody waits for them; what stays in the pool is neither, and a kernel of
+/// the papers does neither.
+#[test]
+fn what_goes_below_pays_for_encryption() {
+    let trace = plan("rand", 16_000, 60_000);
+    let with = |seal_ns: f64, ram_pages: u64, ratio: f64| {
+        let mut machine = Machine::ALL[0].clone();
+        machine.seal_mib.ns = seal_ns;
+        let ram = ByteCount(ram_pages * page::PAGE_BYTES as u64);
+        let device = &Device::ALL[0];
+        play(
+            Setup { system: pleat(), ram, machine: &machine, device, ratio, pool: ByteCount::ZERO },
+            &mut *trace::open(&trace[..]).unwrap(),
+        )
+        .unwrap()
+    };
+    assert_eq!(with(0.0, 9000, 0.25), with(1e9, 9000, 0.25));
+    let (free, sealed) = (with(0.0, 4500, 0.9), with(1e9, 4500, 0.9));
+    // A page takes 0.9 of itself on average, and a mebibyte a second.
+    let least = sealed.faults.backed as f64 * 0.8 * 4096.0 / (1 << 20) as f64;
+    assert!(sealed.run_seconds > free.run_seconds + least, "{} {} {least}", sealed.run_seconds, free.run_seconds);
+    assert!(Machine::ALL[1..].iter().all(|machine| machine.seal_mib.ns == 0.0));
+}
+
+/// Of a process all buffers of the log count, as in the pager's accounts.
+#[test]
+fn buffers_of_the_log_are_memory() {
+    let parts = pleat().parts().unwrap();
+    let taken = |seat| {
+        let mut cached = cached::Cached::new(&parts, ByteCount(64 << 20), ByteCount::ZERO, seat);
+        let before = cached.free();
+        cached.live.cache.log().unwrap().append(PageIndex(1), &[7; 100]).unwrap();
+        let buffers = cached.live.cache.log_figures().unwrap().buffer_bytes;
+        assert!(buffers >= 1 << 20, "{buffers}");
+        (before - cached.free()) / buffers as i64
+    };
+    assert_eq!((taken(Seat::Process), taken(Seat::Kernel)), (1, 0));
+}
+
 #[test]
 fn the_systems_codec_chooses_among_samples() {
     let header = Header { codecs: vec!["fold".to_owned(), "wkdm".to_owned()], ..Header::new(TimeUnit::References) };
