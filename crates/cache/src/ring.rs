@@ -9,6 +9,14 @@ use alloc::vec::Vec;
 
 use page::{FrameIndex, PageCount, PageIndex};
 
+use crate::Census;
+
+/// The parts of the pages in RAM, encoded, and of those on the medium, of which as many wait, as divisors (decision 7).
+const STORED_DIVISOR: u64 = 32;
+const BELOW_DIVISOR: u64 = 2;
+/// As many as are encoded together.
+const STOCK_MIN: u64 = 64;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Frame {
     /// Nothing in it.
@@ -92,14 +100,23 @@ impl Ring {
         self.tail - self.head
     }
 
-    /// Whether as many wait as should: the rest is room for what the server moves out when it finds none.
-    pub fn is_stocked(&self) -> bool {
-        self.waiting() * 4 >= self.capacity() * 3
+    /// Frames that should wait while pages are as `census` says. To wait costs those who ask for a page about what it would cost if
+    /// it were encoded, and tells which pages are in use: that pays where many pages are away, and where what is missing is read from a
+    /// medium. Three quarters of the ring at the most: the rest is room for what the server moves out when it finds none.
+    fn stock(&self, census: &Census) -> u64 {
+        let stored = census.compressed + census.incompressible + census.same_filled;
+        let wanted = stored.0 / STORED_DIVISOR + census.below.0 / BELOW_DIVISOR;
+        wanted.max(STOCK_MIN).min(self.capacity() * 3 / 4)
+    }
+
+    /// Whether as many wait as should.
+    pub fn is_stocked(&self, census: &Census) -> bool {
+        self.waiting() >= self.stock(census)
     }
 
     /// Whether hardly any wait.
-    pub fn is_bare(&self) -> bool {
-        self.waiting() * 8 < self.capacity()
+    pub fn is_bare(&self, census: &Census) -> bool {
+        self.waiting() * 6 < self.stock(census)
     }
 
     /// Frames there are.

@@ -423,7 +423,8 @@ impl Reclaimer {
 
 /// Whether the reclaimer should move pages out.
 fn ring_wants_pages<S: Store>(state: &State<S>) -> bool {
-    if state.moves.are_the_servers() { state.ring.is_bare() } else { !state.ring.is_stocked() }
+    let census = state.cache.census();
+    if state.moves.are_the_servers() { state.ring.is_bare(&census) } else { !state.ring.is_stocked(&census) }
 }
 
 /// Whether what waits should be encoded now, although more can be moved. A ring that is not full is left alone: what

@@ -116,7 +116,7 @@ impl Stocker {
     /// Moves some pages out if that is the server's to do now. A fault is being served, and the lock is held.
     pub(crate) fn stock<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut State<S>, free: i64) {
         self.pause = self.pause.saturating_sub(1);
-        let is_wanted = free < state.accounts.marks.high.0 as i64 && !state.ring.is_stocked();
+        let is_wanted = free < state.accounts.marks.high.0 as i64 && !state.ring.is_stocked(&state.cache.census());
         if self.pause > 0 || !is_wanted || !state.moves.are_scattered() || !pager.is_resting() {
             return;
         }

@@ -643,7 +643,7 @@ fn the_server_stocks_nothing_while_the_program_forks() {
     fault(&mut world, 100);
     assert_eq!(stocked(&world), 0);
     world.pager.thaw();
-    fault(&mut world, 200);
+    fault(&mut world, 600);
     assert!(stocked(&world) > 0);
     world.finish().unwrap();
 }

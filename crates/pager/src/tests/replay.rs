@@ -105,7 +105,7 @@ impl Simulated {
     fn round(&mut self, moved: u64, waiting: u64) {
         let end = self.0.ring.filled_ever() + moved;
         while self.0.ring.filled_ever() != end || self.0.ring.waiting() != waiting {
-            if self.0.ring.is_stocked() || self.0.ring.filled_ever() == end {
+            if self.0.ring.is_stocked(&self.0.cache.census()) || self.0.ring.filled_ever() == end {
                 self.encode();
             } else {
                 self.0.move_out().expect("the pager found pages");

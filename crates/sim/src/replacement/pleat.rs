@@ -5,7 +5,7 @@
 //! costs pleat to learn of use. Resident and waiting pages together fill the memory. Live, some of it is kept free for
 //! growth (`policy::sizing`); here it is all in use, as with the other policies, and nothing is fetched ahead.
 
-use cache::{Cache, Outcome, Place};
+use cache::{Cache, Census, Outcome, Place};
 use page::{PageCount, PageIndex};
 use policy::replacement::Arrival;
 use store::Slabs;
@@ -34,7 +34,9 @@ impl Pleat {
 
     fn make_room(&mut self) {
         while self.live.held() >= self.size {
-            if self.live.ring.is_stocked() || self.live.move_out().is_none() {
+            // A miss counts, whatever it costs: as on a medium.
+            let away = Census { below: self.live.cache.census().same_filled, ..Census::default() };
+            if self.live.ring.is_stocked(&away) || self.live.move_out().is_none() {
                 self.encode();
             }
         }
