@@ -14,8 +14,8 @@ use crate::Census;
 /// The parts of the pages in RAM, encoded, and of those on the medium, of which as many wait, as divisors (decision 7).
 const STORED_DIVISOR: u64 = 32;
 const BELOW_DIVISOR: u64 = 2;
-/// As many as are encoded together.
-const STOCK_MIN: u64 = 64;
+/// Two batches: behind the one that is encoded there is still one, so that the server need not be helped with moving.
+const STOCK_MIN: u64 = 128;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Frame {

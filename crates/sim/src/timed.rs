@@ -162,7 +162,7 @@ impl Run<'_> {
 
     /// What encrypting or decrypting takes.
     fn seal_ns(&self, bytes: u64) -> f64 {
-        self.setup.machine.seal_mib.ns * bytes as f64 / (1 << 20) as f64
+        self.setup.machine.seal_mib.ns * bytes as f64 / f64::from(1 << 20)
     }
 
     /// The program waits until then, if that is not past.

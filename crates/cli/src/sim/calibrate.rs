@@ -204,7 +204,7 @@ fn seal_mib_ns() -> f64 {
             log.finish_write(job, result);
         }
     }
-    ns as f64 / bytes as f64 * (1 << 20) as f64
+    ns as f64 / bytes as f64 * f64::from(1 << 20)
 }
 
 /// Bytes of the file that the device is measured with, and of its large requests.

@@ -1,6 +1,6 @@
 //! pleat's own replacement: the code that `pleat run` uses, without the rest of it.
 //!
-//! Pages move out in runs until three quarters of the ring wait, and the oldest are encoded in batches when room is needed.
+//! Pages move out in runs until the ring is stocked, and the oldest are encoded in batches when room is needed.
 //! A page that is touched while it waits comes back without having left memory: no miss but a soft fault, which is what it
 //! costs pleat to learn of use. Resident and waiting pages together fill the memory. Live, some of it is kept free for
 //! growth (`policy::sizing`); here it is all in use, as with the other policies, and nothing is fetched ahead.

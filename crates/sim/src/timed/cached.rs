@@ -307,8 +307,11 @@ impl Cached {
             let encoded = if moved.is_none() { self.encode(run, &mut work_ns) } else { 0 };
             let written = self.write_back(run, free);
             work_ns += self.write(run);
-            let helps = moved.is_some() || encoded > 0 || written;
-            if !helps && !(self.free() < self.marks.min.0 as i64 && self.wait_for_write(run)) {
+            if moved.is_some() || encoded > 0 || written {
+                continue;
+            }
+            let is_pressed = self.free() < self.marks.min.0 as i64;
+            if !is_pressed || !self.wait_for_write(run) {
                 break;
             }
         }
