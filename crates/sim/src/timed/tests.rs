@@ -239,7 +239,7 @@ fn what_goes_below_pays_for_encryption() {
     assert_eq!(with(0.0, 9000, 0.25), with(1e9, 9000, 0.25));
     let (free, sealed) = (with(0.0, 4500, 0.9), with(1e9, 4500, 0.9));
     // A page takes 0.9 of itself on average, and a mebibyte a second.
-    let least = sealed.faults.backed as f64 * 0.8 * 4096.0 / (1 << 20) as f64;
+    let least = sealed.faults.backed as f64 * 0.8 * 4096.0 / f64::from(1 << 20);
     assert!(sealed.run_seconds > free.run_seconds + least, "{} {} {least}", sealed.run_seconds, free.run_seconds);
     assert!(Machine::ALL[1..].iter().all(|machine| machine.seal_mib.ns == 0.0));
 }
