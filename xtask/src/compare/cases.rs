@@ -1,4 +1,4 @@
-//! What is run: the walks of `pleat-bench`, a Python job, GNU sort, a compiler.
+//! What is run: the walks of `pleat-bench`, a Python job, GNU sort and shuf, a compiler.
 
 use std::fs;
 use std::io::{BufWriter, Write as _};
@@ -22,6 +22,9 @@ pub(crate) enum Case {
     Python,
     /// GNU sort of log lines, all in memory.
     Sort,
+    /// GNU shuf of the same lines: all are read, then taken at random.
+    #[value(name = "shuf")]
+    Shuffle,
     /// g++ on a file with many templates.
     #[value(name = "g++")]
     Compiler,
@@ -29,7 +32,7 @@ pub(crate) enum Case {
 
 impl Case {
     pub(crate) const ALL: &'static [Self] =
-        &[Self::Thrasher, Self::Rand, Self::Sweep, Self::Python, Self::Sort, Self::Compiler];
+        &[Self::Thrasher, Self::Rand, Self::Sweep, Self::Python, Self::Sort, Self::Shuffle, Self::Compiler];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -38,6 +41,7 @@ impl Case {
             Self::Sweep => "sweep",
             Self::Python => "python",
             Self::Sort => "sort",
+            Self::Shuffle => "shuf",
             Self::Compiler => "g++",
         }
     }
@@ -66,6 +70,11 @@ impl Case {
                 let lines = log_lines(work, bytes / (LINE_BYTES + 32))?;
                 let buffer = format!("--buffer-size={}", bytes * 2);
                 vec!["sort".into(), "--parallel=1".into(), buffer, text(&lines)?]
+            }
+            Self::Shuffle => {
+                // Of a line it keeps where it begins, and its place in the new order.
+                let lines = log_lines(work, bytes / (LINE_BYTES + 16))?;
+                vec!["shuf".into(), format!("--random-source={}", text(&lines)?), text(&lines)?]
             }
             Self::Compiler => {
                 let source = text(&sh::root().join("crates/e2e/programs/templates.cpp"))?;
