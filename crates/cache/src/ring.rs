@@ -211,6 +211,28 @@ mod tests {
         }
     }
 
+    /// Two batches; one for each 32 pages in RAM, or for two on the medium; three quarters of the ring.
+    #[test]
+    fn as_many_wait_as_pays() {
+        let mut ring = Ring::new(PageCount(4000));
+        let in_ram = |pages| Census { compressed: PageCount(pages), ..Census::default() };
+        let on_medium = |pages| Census { below: PageCount(pages), ..Census::default() };
+        let both = Census { same_filled: PageCount(32_000), ..on_medium(1000) };
+        for (census, wait) in [
+            (Census::default(), 128),
+            (in_ram(32 * 100), 128),
+            (in_ram(32 * 1000), 1000),
+            (on_medium(2000), 1000),
+            (both, 1500),
+            (in_ram(1 << 20), 3000),
+        ] {
+            assert_eq!(ring.stock(&census), wait, "{census:?}");
+        }
+        ring.filled(PageIndex(0), PageCount(1000));
+        assert!(ring.is_stocked(&in_ram(32_000)) && !ring.is_stocked(&in_ram(32_032)));
+        assert!(!ring.is_bare(&in_ram(96_000)) && Ring::new(PageCount(4000)).is_bare(&in_ram(0)));
+    }
+
     #[test]
     fn a_page_that_went_back_is_passed_over() {
         let mut ring = Ring::new(PageCount(4));
