@@ -106,7 +106,7 @@ impl Ring {
     fn stock(&self, census: &Census) -> u64 {
         let stored = census.compressed + census.incompressible + census.same_filled;
         let wanted = stored.0 / STORED_DIVISOR + census.below.0 / BELOW_DIVISOR;
-        wanted.max(STOCK_MIN).min(self.capacity() * 3 / 4)
+        wanted.max(STOCK_MIN).min((self.capacity() * 3).div_ceil(4))
     }
 
     /// Whether as many wait as should.
@@ -228,6 +228,8 @@ mod tests {
         ] {
             assert_eq!(ring.stock(&census), wait, "{census:?}");
         }
+        // Of the smallest ring all of it: who waits for a ring that is stocked with nothing waits for ever.
+        assert_eq!(Ring::new(PageCount(1)).stock(&in_ram(0)), 1);
         ring.filled(PageIndex(0), PageCount(1000));
         assert!(ring.is_stocked(&in_ram(32_000)) && !ring.is_stocked(&in_ram(32_032)));
         assert!(!ring.is_bare(&in_ram(96_000)) && Ring::new(PageCount(4000)).is_bare(&in_ram(0)));
