@@ -82,6 +82,7 @@ mod uffd {
     pub(super) const USER_MODE_ONLY: i32 = 1;
     pub(super) const API: c_ulong = 0xc018_aa3f;
     pub(super) const REGISTER: c_ulong = 0xc020_aa00;
+    pub(super) const UNREGISTER: c_ulong = 0x8010_aa01;
     pub(super) const COPY: c_ulong = 0xc028_aa03;
     pub(super) const ZEROPAGE: c_ulong = 0xc020_aa04;
     pub(super) const API_VERSION: u64 = 0xaa;
@@ -167,7 +168,9 @@ fn take_back(worker: &mut Worker) -> Done {
         area.write(random.below(area.count), Key::new(random.word()));
     }
     let checked = if random.one_in(3) { area.check_all() } else { Ok(()) };
-    // Nobody watches it any more.
+    // Nobody watches it any more. To close it is not enough: a child that another thread is about to have executed has it, too.
+    control(file, uffd::UNREGISTER, [area.base as u64, area.bytes() as u64].as_mut_ptr())
+        .map_err(of("ioctl, unregister"))?;
     calls::close(file);
     checked.map_err(|bad| Trouble::Bad("taken back, all", bad))
 }
