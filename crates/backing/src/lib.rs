@@ -33,7 +33,7 @@ mod tests;
 
 pub use aside::ASIDE_MAX;
 pub use job::{CleanJob, PunchJob, READ_ENCODINGS_MAX, ReadBuffer, ReadError, ReadJob, WriteJob};
-pub use memory::MemoryBacking;
+pub use memory::{MemoryBacking, Nowhere};
 pub use places::ChildPin;
 pub use segment::{BackingKey, ENCODING_BYTES_MAX};
 pub use segment_log::{Beside, Cleaned, Located, LogFigures, LogFull, SEGMENT_BYTES, SegmentLog};

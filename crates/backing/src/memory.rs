@@ -1,4 +1,5 @@
-//! The plain twin of a swap file: a medium that is memory. Demands whole blocks, as direct I/O does.
+//! The plain twin of a swap file: a medium that is memory, and demands whole blocks, as direct I/O does. And one that keeps nothing, where only
+//! what is asked of it counts.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -64,6 +65,26 @@ impl BackingStore for MemoryBacking {
 
     fn bytes_max(&self) -> u64 {
         size_of_val(&*self.words) as u64
+    }
+}
+
+/// A medium without content, and without end: what is written is gone, and what is read from it nobody may look at.
+#[derive(Debug)]
+pub struct Nowhere;
+
+impl BackingStore for Nowhere {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), BackingError> {
+        Ok(())
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), BackingError> {
+        Ok(())
+    }
+
+    fn discard(&self, _: u64, _: u64) {}
+
+    fn bytes_max(&self) -> u64 {
+        i64::MAX as u64
     }
 }
 

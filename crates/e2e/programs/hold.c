@@ -12,9 +12,7 @@ int main(int count, char **words) {
     pid_t thread = atoi(words[1]);
     // Whoever has it already may let it go.
     for (int tries = 0; ptrace(PTRACE_SEIZE, thread, 0, 0); tries++)
-        // An agent's thread that somebody traces before `pleat run` does goes on as another.
-        if (errno == ESRCH) return 0;
-        else if (errno != EPERM || usleep(1000) || tries == 5000) return perror("PTRACE_SEIZE"), 1;
+        if (errno != EPERM || usleep(1000) || tries == 5000) return perror("PTRACE_SEIZE"), 1;
     if (ptrace(PTRACE_INTERRUPT, thread, 0, 0)) return perror("PTRACE_INTERRUPT"), 1;
     int status;
     if (waitpid(thread, &status, __WALL) != thread || !WIFSTOPPED(status)) return perror("waitpid"), 1;

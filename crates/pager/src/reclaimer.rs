@@ -427,7 +427,7 @@ fn ring_wants_pages<S: Store>(state: &State<S>) -> bool {
     if state.moves.are_the_servers() { state.ring.is_bare(&census) } else { !state.ring.is_stocked(&census) }
 }
 
-/// Whether what waits should be encoded now, although more can be moved. A ring that is not full is left alone: what
+/// Whether what waits should be encoded now, although more can be moved. A ring that is not stocked is left alone: what
 /// waits may be wanted back. But a program that grows faster than we look must not wait for a ring to fill, only for a
 /// batch, and not even for that while nothing moves.
 fn is_encoding_due<S: Store>(state: &State<S>, evicted: Evicted) -> bool {

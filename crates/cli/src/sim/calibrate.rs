@@ -14,7 +14,7 @@ use std::thread::available_parallelism;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use backing::{BackingError, BackingStore, SEGMENT_BYTES, SegmentLog};
+use backing::{Nowhere, SEGMENT_BYTES, SegmentLog};
 use clap::ValueEnum;
 use nix::fcntl::OFlag;
 use page::{PAGE_BYTES, PageIndex};
@@ -166,35 +166,15 @@ fn first_touch_ns() -> f64 {
     begun.elapsed().as_nanos() as f64 / PROBE_PAGES as f64
 }
 
-/// Encodings of a usual length, and segments of them.
+/// Encodings of a usual length, and the room for segments of them.
 const ENCODING_BYTES: usize = 1400;
-const SEGMENTS: u64 = 16;
-
-/// A medium that forgets.
-struct Nowhere;
-
-impl BackingStore for Nowhere {
-    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), BackingError> {
-        Ok(())
-    }
-
-    fn write_at(&self, _: u64, _: &[u8]) -> Result<(), BackingError> {
-        Ok(())
-    }
-
-    fn discard(&self, _: u64, _: u64) {}
-
-    fn bytes_max(&self) -> u64 {
-        SEGMENTS * SEGMENT_BYTES as u64
-    }
-}
+const LOG_BYTES: u64 = 16 * SEGMENT_BYTES as u64;
 
 /// What encrypting takes, from segments that go nowhere. Decrypting takes the same: in counter mode it does the same.
 fn seal_mib_ns() -> f64 {
-    let room = Nowhere.bytes_max();
-    let mut log = SegmentLog::new(Box::new(Nowhere), [0; 32], room);
+    let mut log = SegmentLog::new(Box::new(Nowhere), [0; 32], LOG_BYTES);
     let (mut bytes, mut ns) = (0, 0);
-    for page in 0..room / 2 / ENCODING_BYTES as u64 {
+    for page in 0..LOG_BYTES / 2 / ENCODING_BYTES as u64 {
         log.append(PageIndex(page), &[7; ENCODING_BYTES]).expect("half of its room is asked for");
         if let Some(mut job) = log.write_job() {
             bytes += job.bytes();

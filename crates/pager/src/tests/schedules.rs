@@ -184,11 +184,11 @@ fn systems_of_the_papers() {
         assert_eq!(system.obstacle(), None);
         let bytes = 16 << 20;
         let share = ByteCount((5 << 18) + random.below(3 << 18));
-        let pages_max = 900 + random.below(500);
+        let pages_max = 1000 + random.below(500);
         let mix = Mix { pages_max, layout: random.below(16), noise: random.below(10), words: 1, ..Mix::PLAIN };
         let interleave = [0, 3, 12, 40][random.below(4) as usize];
         let swap: Box<dyn BackingStore> = Box::new(MemoryBacking::new(bytes));
         Setup { mix, share, interleave, swap: Some((swap, bytes)), system, ..setup }
     });
-    assert!(seen.spilt > 100 && seen.resized.iter().all(|units| *units > 10), "{seen:?}");
+    assert!(seen.spilt > 100 && seen.resized.iter().all(|units| *units > 20), "{seen:?}");
 }
