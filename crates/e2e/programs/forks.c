@@ -41,6 +41,16 @@ static void *fork_often(void *number) {
     return 0;
 }
 
+// One signal a round, at another moment of it each time. A timer that goes on by itself would come again before its handler has ended,
+// where a fork takes as long, and nothing else would ever run.
+static void fork_under_signals(void) {
+    for (uint64_t round = 0; round < rounds; round++) {
+        setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 1 + round * 613 % 7000}, 0);
+        fork_once(round * 31);
+    }
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, 0);
+}
+
 static void handle(int signal) {
     (void)signal;
     from_handler++;
@@ -61,11 +71,8 @@ int main(int count, char **arguments) {
         for (int at = 0; at < THREADS; at++) pthread_join(threads[at], 0);
     } else {
         struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
-        struct itimerval every = {{0, 7000}, {0, 7000}};
         sigaction(SIGALRM, &action, 0);
-        setitimer(ITIMER_REAL, &every, 0);
-        fork_often(0);
-        setitimer(ITIMER_REAL, &(struct itimerval){0}, 0);
+        fork_under_signals();
         if (from_handler == 0) return printf("no signal came\n"), 5;
     }
     printf("%llu rounds over %llu pages\n", (unsigned long long)rounds, (unsigned long long)pages);
