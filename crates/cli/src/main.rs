@@ -29,6 +29,7 @@ mod swap;
 mod synth;
 mod system;
 mod table;
+mod tight;
 mod tracers;
 mod userfaultfd;
 

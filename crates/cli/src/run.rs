@@ -28,6 +28,7 @@ use crate::strays::Strays;
 use crate::supervise::{End, Supervisor};
 use crate::swap::{self, Swap};
 use crate::table::Table;
+use crate::tight::Tight;
 use crate::tracers::Tracers;
 use crate::{agent, budget, occupant, program, summary, system, userfaultfd};
 
@@ -80,6 +81,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
         table: Table::new(ledger),
         tracers: Tracers::new(ledger, args.attachable),
         strays: Strays::default(),
+        tight: Tight::new(budget),
         swap_warning: swap.as_ref().and_then(Swap::warning),
         stats,
         started,

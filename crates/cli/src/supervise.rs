@@ -21,6 +21,7 @@ use crate::signals::Signals;
 use crate::stats::{Report, StatsFile};
 use crate::strays::Strays;
 use crate::table::{Look, Table};
+use crate::tight::Tight;
 use crate::tracers::Tracers;
 
 /// Faster than a program can fill memory: a page fault clears 4 KiB in a microsecond on the machines we know.
@@ -56,6 +57,7 @@ pub(crate) struct Supervisor {
     pub(crate) table: Table,
     pub(crate) tracers: Tracers,
     pub(crate) strays: Strays,
+    pub(crate) tight: Tight,
     /// Printed when the agents start to work: a run that fits never uses its swap file.
     pub(crate) swap_warning: Option<String>,
     pub(crate) stats: Option<StatsFile>,
@@ -130,6 +132,7 @@ impl Supervisor {
         self.ledger.runner_bytes.store(own.0, Relaxed);
         let left = ByteCount(self.ledger.threshold_bytes.load(Relaxed)).saturating_sub(look.footprint);
         self.ledger.have_looked(left.0, given);
+        self.tight.look(look.fixed + own, look.lost_ns, elapsed);
         self.end_stuck(&look);
         self.pass_message_on();
         if look.stopped {

@@ -55,6 +55,10 @@ struct Tracked {
 pub(crate) struct Look {
     /// What all processes hold.
     pub(crate) footprint: ByteCount,
+    /// What of it cannot leave.
+    pub(crate) fixed: ByteCount,
+    /// Of each second, what all lose over pages that had left, ns.
+    pub(crate) lost_ns: u64,
     /// Processes whose fault handler hangs.
     pub(crate) stuck: Vec<u32>,
     /// A process said that the run is to stop.
@@ -126,6 +130,8 @@ impl Table {
             }
         }
         look.footprint = sum.footprint();
+        look.fixed = ByteCount(sum.gauge(Gauge::FixedBytes));
+        look.lost_ns = sum.gauge(Gauge::RefaultNsPerSecond);
         self.observe(&sum);
         look
     }

@@ -116,3 +116,27 @@ fn processes_that_thrash_work_by_turns() {
     // Measured: 3.0 and 7.2 s.
     assert!(by_turns < at_once.mul_f64(0.8), "{by_turns:?} by turns, {at_once:?} at once");
 }
+
+/// A budget of which the program may use next to nothing is no deadlock and no failure, but it is slow, and the user is told why.
+#[test]
+fn a_budget_of_which_little_can_leave_is_told_of() {
+    let turn = turn("stays");
+    let program = match turn.compile("stays.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let run = |changed_mib: &str, seconds: &str| {
+        let command = words([&program, changed_mib, "24", seconds]);
+        let before = plain(&words([&program, changed_mib, "24", "1"]));
+        let after = folded(&turn.options("24M"), &command);
+        assert_same(&before, &after);
+        turn.assert_clean(&after);
+        after.stderr
+    };
+    let told = run("18", "9");
+    let lines: Vec<_> = told.lines().filter(|line| line.contains("cannot leave memory")).collect();
+    assert_eq!(lines.len(), 1, "{told}");
+    assert!(lines[0].starts_with("pleat: ") && lines[0].ends_with("raise --ram"), "{told}");
+    // The same walk in the same budget, with less that cannot leave: it loses as much time, and nothing is told.
+    assert!(!run("4", "7").contains("cannot leave memory"));
+}

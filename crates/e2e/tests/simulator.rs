@@ -4,12 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use page::PageIndex;
-use pleat_e2e::{pleat, python, skipped, turn};
+use pleat_e2e::{pleat, skipped, turn};
 use serde_json::Value;
 use trace::Access;
 
@@ -145,19 +144,4 @@ fn a_calibrated_machine_can_be_simulated() {
     let row = &rows[0];
     assert!(row["slowdown"].as_f64().unwrap() > 1.0 && row["machine"] == "calibrated", "{row}");
     assert!(row["faults"]["compressed"].as_u64().unwrap() > 1000, "{row}");
-}
-
-/// The Python package's own tests, on a local cluster of two workers.
-#[test]
-fn a_sweep_runs_on_two_workers() {
-    if !Command::new(python()).args(["-c", "import distributed"]).output().is_ok_and(|run| run.status.success()) {
-        return skipped("Dask is not installed (python3-distributed)");
-    }
-    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
-    let words = ["-B", "-m", "unittest", "discover", "--start-directory", "tests"];
-    let mut command = Command::new(python());
-    command.args(words).current_dir(&package).env("PYTHONPATH", &package).env("PLEAT", pleat());
-    let output = command.output().expect("python runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("Ran 4 tests"), "{said}");
 }

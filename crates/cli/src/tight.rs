@@ -1,0 +1,85 @@
+//! A budget of which little is left to work with, because most of it is memory that cannot leave: such a run is many times as slow, or has
+//! no end, and nothing else says why.
+
+use std::time::Duration;
+
+use page::ByteCount;
+
+use crate::failure::say;
+use crate::size::Human;
+
+/// So much of the budget cannot leave.
+const FIXED_PERCENT: u64 = 75;
+/// So much of each second goes by over pages that had left, ns: a third, as where processes work by turns (`policy::load_control`).
+const LOST_NS: u64 = 1_000_000_000 / 3;
+/// For so long without a break.
+const LASTING: Duration = Duration::from_secs(5);
+/// Of the time between two looks no more counts: `pleat run` may have been stopped meanwhile.
+const STEP_MAX: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Tight {
+    budget: ByteCount,
+    lasts: Duration,
+    has_told: bool,
+}
+
+impl Tight {
+    pub(crate) fn new(budget: ByteCount) -> Self {
+        Self { budget, lasts: Duration::ZERO, has_told: false }
+    }
+
+    /// At each look, `elapsed` after the last one: what of the run cannot leave, and what it loses of each second. Says so once.
+    pub(crate) fn look(&mut self, fixed: ByteCount, lost_ns: u64, elapsed: Duration) {
+        if self.is_due(fixed, lost_ns, elapsed) {
+            say(format_args!(
+                "{} of the budget of {} cannot leave memory (changed pages of libraries and files, pleat's own), and the \
+                 program asks again and again for the rest: raise --ram",
+                Human(fixed.0),
+                Human(self.budget.0),
+            ));
+        }
+    }
+
+    fn is_due(&mut self, fixed: ByteCount, lost_ns: u64, elapsed: Duration) -> bool {
+        let is_tight = fixed.0 >= self.budget.0 / 100 * FIXED_PERCENT && lost_ns >= LOST_NS;
+        self.lasts = if is_tight { self.lasts + elapsed.min(STEP_MAX) } else { Duration::ZERO };
+        let is_due = self.lasts >= LASTING && !self.has_told;
+        self.has_told |= is_due;
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// After how many seconds of so much each it says something, and how often in twenty.
+    fn told(fixed_mib: u64, lost_ms: u64) -> (Option<usize>, usize) {
+        let mut tight = Tight::new(ByteCount(16 << 20));
+        let told: Vec<_> =
+            (1..=20).filter(|_| tight.is_due(ByteCount(fixed_mib << 20), lost_ms * 1_000_000, SECOND)).collect();
+        (told.first().copied(), told.len())
+    }
+
+    #[test]
+    fn it_is_told_once_where_little_is_left_and_much_is_lost() {
+        assert_eq!(told(12, 334), (Some(5), 1));
+        assert_eq!(told(16, 900), (Some(5), 1));
+        assert_eq!(told(11, 900), (None, 0));
+        assert_eq!(told(16, 333), (None, 0));
+    }
+
+    #[test]
+    fn a_moment_without_loss_begins_anew() {
+        let mut tight = Tight::new(ByteCount(16 << 20));
+        let mut look = |lost_ns| tight.is_due(ByteCount(15 << 20), lost_ns, SECOND);
+        assert!(
+            ![LOST_NS, LOST_NS, LOST_NS, LOST_NS, 0, LOST_NS, LOST_NS, LOST_NS, LOST_NS].map(&mut look).contains(&true)
+        );
+        assert!(look(LOST_NS));
+    }
+}
