@@ -38,12 +38,15 @@ const ALONE: &[&str] = &["bad_input", "cluster", "overhead", "programs", "rights
 /// Runs everything; `quick` leaves the end-to-end tests out.
 pub(crate) fn run(quick: bool) -> Result<()> {
     let start = Instant::now();
-    if !quick {
-        install()?;
-    }
-    tidy::run()?;
-    println!("build: release and tests");
-    let programs = build()?;
+    let programs = std::thread::scope(|scope| {
+        // Downloads, while both processors compile.
+        let installed = scope.spawn(|| if quick { Ok(()) } else { install() });
+        tidy::run()?;
+        println!("build: release and tests");
+        let programs = build()?;
+        installed.join().expect("it does not panic")?;
+        anyhow::Ok(programs)
+    })?;
     let (ours, others): (Vec<_>, Vec<_>) = programs.iter().partition(|program| program.of() == "e2e");
     println!("test: workspace");
     sh::run(&mut sh::cargo(&["test", "--quiet", "--workspace", "--doc", "--profile", suite::PROFILE]))?;
