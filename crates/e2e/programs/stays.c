@@ -1,4 +1,5 @@
-// Changes the pages of a privately mapped file, as a loader does with those of libraries, and goes over other memory for so many seconds.
+// Changes the pages of a privately mapped file, as a loader does with those of libraries, and looks at pages of
+// other memory, which do not fold, for so many seconds.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,12 @@ static uint64_t *map(size_t bytes, int kind, int file) {
     return memory == MAP_FAILED ? NULL : memory;
 }
 
+static uint64_t noise(uint64_t at) {
+    uint64_t x = (at + 1) * 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+    return x ^ x >> 32;
+}
+
 int main(int count, char **arguments) {
     if (count < 4) return 2;
     size_t changed = strtoull(arguments[1], 0, 10) << 20, pages = strtoull(arguments[2], 0, 10) << 8;
@@ -23,12 +30,12 @@ int main(int count, char **arguments) {
     uint64_t *mapped = map(changed, 0, fileno(file)), *walked = map(pages * 4096, MAP_ANONYMOUS, -1);
     if (!mapped || !walked) return 2;
     memset(mapped, 7, changed);
-    for (size_t page = 0; page < pages; page++) walked[page * WORDS] = page;
+    for (size_t at = 0; at < pages * WORDS; at++) walked[at] = noise(at);
     uint64_t rounds = 0, wrong = 0;
-    for (uint64_t at = 0; time(0) < end; rounds++)
-        for (size_t step = 0; step < 256; step++, at = at * 6364136223846793005u + 1442695040888963407u) {
-            size_t page = (at >> 33) % pages;
-            wrong += walked[page * WORDS] != page;
+    for (; time(0) < end; rounds++)
+        for (size_t step = 0; step < 256; step++) {
+            size_t at = noise(rounds * 256 + step) % pages * WORDS;
+            wrong += walked[at] != noise(at);
         }
     printf("%llu wrong\n", (unsigned long long)wrong);
     return rounds == 0 || mapped[changed / 8 - 1] != 0x0707070707070707u;
