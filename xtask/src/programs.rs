@@ -33,7 +33,7 @@ const TOLERANCE: f64 = 0.02;
 const TOLERANCE_BYTES: u64 = 1 << 20;
 /// The least budget that `pleat run` takes.
 const BUDGET_MIN: u64 = 16 << 20;
-/// True of any program whose budget is hardly more than what has to stay in memory, and no reason to object.
+/// `pleat run` says so (`cli::tight`) of any program whose budget is hardly more than what has to stay in memory: no reason to object.
 const ADVICE: &str = "cannot leave memory";
 
 #[derive(clap::Args)]

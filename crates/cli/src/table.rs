@@ -21,7 +21,7 @@ const DEAD_MAX: usize = 1000;
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 /// The longest stretch between two looks that counts as observed: over a longer one this process itself may have
 /// been stopped or the machine asleep.
-const LOOK_COUNTS_MAX: Duration = Duration::from_millis(500);
+pub(crate) const LOOK_COUNTS_MAX: Duration = Duration::from_millis(500);
 
 /// One process in the statistics.
 #[derive(Clone, PartialEq, Debug, Serialize)]

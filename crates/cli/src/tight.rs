@@ -14,8 +14,6 @@ const FIXED_PERCENT: u64 = 75;
 const LOST_NS: u64 = 1_000_000_000 / 3;
 /// For so long without a break.
 const LASTING: Duration = Duration::from_secs(5);
-/// Of the time between two looks no more counts: `pleat run` may have been stopped meanwhile.
-const STEP_MAX: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
@@ -44,7 +42,7 @@ impl Tight {
 
     fn is_due(&mut self, fixed: ByteCount, lost_ns: u64, elapsed: Duration) -> bool {
         let is_tight = fixed.0 >= self.budget.0 / 100 * FIXED_PERCENT && lost_ns >= LOST_NS;
-        self.lasts = if is_tight { self.lasts + elapsed.min(STEP_MAX) } else { Duration::ZERO };
+        self.lasts = if is_tight { self.lasts + elapsed } else { Duration::ZERO };
         let is_due = self.lasts >= LASTING && !self.has_told;
         self.has_told |= is_due;
         is_due
