@@ -7,7 +7,7 @@
 //! - madvise: the kernel tells nobody that guard regions discard what was there, nor that a range is to be wiped or left out
 //!   on fork; and what is to be freed some time (`MADV_FREE`) it leaves in place after it has told of that.
 //! - shmat: what it replaces (`SHM_REMAP`) nobody tells of ([`sys::attach`]).
-//! - mmap of a stack, and munmap: the kernel does not wait for what it needs of a thread that ends ([`sys::thread_blocks`]).
+//! - mmap of a stack, and munmap: the kernel does not wait for what it needs of a thread that ends ([`sys::kept`]).
 //! - ioctl with `UFFDIO_REGISTER`: a mapping has one userfaultfd, and what is managed has ours.
 //! - mlockall: it would lock the agent's memory as well ([`sys::locking`]).
 //!
@@ -22,13 +22,14 @@ use core::sync::atomic::{Ordering, fence};
 use page::{ByteCount, PAGE_BYTES, PageIndex};
 use sys::Errno;
 use sys::attach::{self, Attach};
+use sys::kept;
 use sys::kernel::PageRange;
 use sys::locking;
 use sys::process;
 use sys::remap::{self, Request};
 use sys::room;
 use sys::thread;
-use sys::thread_blocks;
+use sys::thread_end;
 use sys::user_mode;
 
 use crate::growth::{Grown, Use};
@@ -106,10 +107,10 @@ pub(crate) unsafe extern "C" fn mmap(
     }
     if mapped != -1 && !user_mode::is_armed() && agent().is_some() {
         if flags & MAP_FIXED != 0 {
-            thread_blocks::are_unmapped(mapped as usize, bytes);
+            kept::are_unmapped(mapped as usize, bytes);
         }
-        if flags & thread_blocks::MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0 {
-            thread_blocks::stack_is_mapped(mapped as usize, bytes);
+        if flags & kept::MAP_STACK != 0 && flags & MAP_ANONYMOUS != 0 {
+            kept::stack_is_mapped(mapped as usize, bytes);
         }
     }
     mapped as *mut c_void
@@ -163,11 +164,11 @@ pub(crate) unsafe extern "C" fn mmap64(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn munmap(start: *mut c_void, bytes: usize) -> c_int {
     // Before another thread can map a stack there.
-    let blocks = thread_blocks::are_unmapped(start as usize, bytes);
+    let forgotten = kept::are_unmapped(start as usize, bytes);
     // SAFETY: the caller's promise.
     let result = unsafe { syscall(remap::MUNMAP, start, bytes) as c_int };
     if result == -1 {
-        thread_blocks::are_there_still(blocks);
+        kept::are_there_still(forgotten);
     } else if let Some(agent) = agent() {
         agent.has_shrunk(bytes);
     }
@@ -310,12 +311,12 @@ const MADV_DONTNEED_LOCKED: c_int = 24;
 pub(crate) unsafe extern "C" fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int {
     let range = start as usize..(start as usize).saturating_add(bytes);
     if advice == MADV_DONTNEED
-        && thread_blocks::is_last_discard(start as usize, bytes)
+        && thread_end::is_last_discard(start as usize, bytes)
         && !user_mode::is_armed()
         && let Some(agent) = agent().filter(|agent| agent.keeper().is_some())
     {
         // SAFETY: takes nothing.
-        thread_blocks::bring_in_robust_list(unsafe { pthread_self() }, !agent.may_be_confined());
+        thread_end::bring_in_robust_list(unsafe { pthread_self() }, !agent.may_be_confined());
     }
     // SAFETY: the caller's promise.
     let result = unsafe { advise(&range, advice) };

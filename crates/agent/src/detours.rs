@@ -58,7 +58,7 @@ fn place_raw() {
 }
 
 /// The address of a symbol in the libraries behind ours; 0 if there is none.
-fn behind_us(name: &CStr) -> usize {
+pub(crate) fn behind_us(name: &CStr) -> usize {
     let find = weak_address!("dlsym");
     // SAFETY: null, or libc's function of that name, which has this signature.
     let Some(find) = (unsafe { core::mem::transmute::<usize, Option<FindSymbol>>(find) }) else { return 0 };

@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering;
 
-use sys::{confine, room, thread, thread_blocks};
+use sys::{confine, room, thread, thread_end};
 
 use crate::calls::{self, to_libc};
 use crate::host::agent;
@@ -67,7 +67,7 @@ impl Agent {
             return;
         }
         // SAFETY: takes nothing.
-        thread_blocks::learn_robust_list(unsafe { calls::pthread_self() });
+        thread_end::learn_robust_list(unsafe { calls::pthread_self() });
         room::prepare();
         self.is_confined.store(true, Ordering::Release);
     }

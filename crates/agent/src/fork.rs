@@ -390,7 +390,7 @@ impl Agent {
         // SAFETY: as above; the lock is held for the copying of two pointers only.
         unsafe { self.membership.reset() };
         self.growth.reset_in_child();
-        sys::thread_blocks::reset_in_child();
+        sys::kept::reset_in_child();
         thread::forget_bare();
         sys::confine::forget();
         self.process.store(thread::process_id(), Ordering::Relaxed);

@@ -165,6 +165,7 @@ fn join(environment: *const *const c_char, register: RegisterForkHandlers, beari
     let Ok(agent) = Agent::new(membership, library_memory, bearings, stack, looks_for_leaks, fault) else { return };
     let agent: &'static Agent = Box::leak(Box::new(agent));
     AGENT.store(core::ptr::from_ref(agent).cast_mut(), Ordering::Release);
+    crate::mutexes::prepare();
     if crate::detours::place(membership.is_in_user_mode()) {
         agent.growth.will_be_told();
     }

@@ -1,13 +1,14 @@
 //! The library that `pleat run` puts inside a program.
 //!
 //! It needs nothing of its host: its heap, its stacks and its descriptors are its own, its threads are bare (see
-//! [`sys::thread`]), memcpy and its kin are, too (`bytes`), and it touches libc in four files only, [`host`], [`calls`], [`detours`]
-//! and [`limits`].
+//! [`sys::thread`]), memcpy and its kin are, too (`bytes`), and it touches libc in five files only, [`host`], [`calls`], [`detours`],
+//! [`mutexes`] and [`limits`].
 //!
 //! ```text
 //!  host     constructor and fork handlers, and
 //!  calls    those of libc's calls that change the layout; `detours`: libc itself is to call them; `growth`: what is asked for
 //!  raw_calls those of them, and forks, that the program makes by `syscall`, and copies of itself that it makes by `clone`
+//!  mutexes  those whose word the kernel writes: their pages stay
 //!  filters  filters of system calls, which must leave the agent's threads out
 //!  exec     execve and its kin: what the program starts joins the run; `exit`: its end. Both wait for forks of other threads; and
 //!  limits   those about limits: the only code that runs on the program's own threads
@@ -43,6 +44,7 @@ mod heap;
 mod host;
 mod keeper;
 mod limits;
+mod mutexes;
 mod placement;
 mod raw_calls;
 mod refused;

@@ -2,7 +2,7 @@
 //! makes by `clone`.
 //!
 //! What copies the process goes on in what libc's fork handlers would do; what madvise, shmat and ioctl need is in [`crate::calls`],
-//! and what seccomp needs in [`crate::filters`].
+//! what seccomp needs in [`crate::filters`], and what futexes need in [`sys::raw_calls`].
 
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 
@@ -43,6 +43,11 @@ pub(crate) unsafe extern "C" fn call(
         }
         // SAFETY: the caller's promise.
         Some(Call::Confine) => unsafe { filters::seccomp(number, [first, second, third, fourth, fifth, sixth]) },
+        Some(Call::WriteWord) => {
+            // SAFETY: the caller's promise.
+            let answer = unsafe { raw_calls::write_word([first, second, third, fourth, fifth, sixth]) };
+            calls::to_libc(answer.map(|result| result as c_long), -1)
+        }
         Some(Call::Fork) | None => {
             // SAFETY: the caller's promise.
             unsafe { fork(number, [first, second, third, fourth, fifth, sixth]) }

@@ -3,7 +3,9 @@
 // large alignments. What it prints is the same with and without pleat.
 #define _GNU_SOURCE
 #include "cold.h"
+#include <linux/futex.h>
 #include <malloc.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { WRITABLE = PROT_READ | PROT_WRITE, PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS, PART = 1 << 20, LARGE = 32 << 20 };
@@ -131,6 +133,46 @@ static void passed_on(void) {
     check("join", pthread_join(waiter, 0), 0);
 }
 
+// The kernel writes a word that is out: by libc's function, and past libc where a mutex is known to be.
+static long futex(uint32_t *word, int operation, uint32_t *other) {
+    // FUTEX_WAKE_OP adds 1 to the other word, and compares what was there with 0.
+    return syscall(SYS_futex, word, operation, 1L, 1L, other, FUTEX_OP(FUTEX_OP_ADD, 1, FUTEX_OP_CMP_EQ, 0));
+}
+
+static long futex_past_libc(uint32_t *word, int operation) {
+#if defined(__x86_64__)
+    long result;
+    register long timeout __asm__("r10") = 0;
+    __asm__ volatile("syscall" : "=a"(result)
+                     : "0"(SYS_futex), "D"(word), "S"(operation), "d"(0L), "r"(timeout)
+                     : "rcx", "r11", "memory");
+    return result;
+#else
+    return syscall(SYS_futex, word, operation, 0, 0);
+#endif
+}
+
+static void written_by_the_kernel(void) {
+    static const int locks[] = {FUTEX_LOCK_PI, FUTEX_TRYLOCK_PI, FUTEX_LOCK_PI | FUTEX_PRIVATE_FLAG, FUTEX_TRYLOCK_PI | FUTEX_PRIVATE_FLAG};
+    uint32_t self = (uint32_t)syscall(SYS_gettid);
+    for (int at = 0; at < 4; at++) {
+        uint32_t *word = (uint32_t *)buffer(at), *past = (uint32_t *)mutex(16 + at), *other = word + PAGE / 4;
+        *word = *other = 0;
+        chill();
+        check("a lock", syscall(SYS_futex, word, locks[at], 0, 0, 0, 0), 0), check("its word", *word, self);
+        chill();
+        check("an operation", futex(word, FUTEX_WAKE_OP | (locks[at] & FUTEX_PRIVATE_FLAG), other), 0), check("its word", *other, 1);
+        chill();
+        check("an unlock", syscall(SYS_futex, word, FUTEX_UNLOCK_PI | (locks[at] & FUTEX_PRIVATE_FLAG), 0, 0, 0, 0), 0);
+        check("its word", *word, 0), fill(buffer(at), BUFFER, at);
+        chill();
+        check("a lock past libc", futex_past_libc(past, locks[at]), 0), check("its word", *past, self);
+        chill();
+        check("an unlock past libc", futex_past_libc(past, FUTEX_UNLOCK_PI | (locks[at] & FUTEX_PRIVATE_FLAG)), 0);
+        check("its word", *past, 0);
+    }
+}
+
 static void inheriting(void) {
     pthread_mutexattr_t kind;
     pthread_mutexattr_init(&kind), pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_INHERIT);
@@ -138,10 +180,12 @@ static void inheriting(void) {
         check("init", pthread_mutex_init(mutex(number), &kind), 0);
         *count(number) = 0;
     }
+    written_by_the_kernel();
+    for (int number = 0; number < 4; number++) check("init", pthread_mutex_init(mutex(number), &kind), 0), *count(number) = 0;
     passed_on();
     under_pressure(threads_take_turns);
     long all = 0;
-    for (int number = 0; number < BUFFERS; number++) all += *count(number), fill(buffer(number), BUFFER, number);
+    for (int number = 0; number < BUFFERS; number++) all += *count(number), pthread_mutex_destroy(mutex(number)), fill(buffer(number), BUFFER, number);
     printf("%ld turns\n", all);
 }
 

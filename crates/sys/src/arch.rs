@@ -100,6 +100,7 @@ pub(crate) mod number {
     pub(crate) const PPOLL: usize = 271;
     pub(crate) const SET_ROBUST_LIST: usize = 273;
     pub(crate) const EPOLL_PWAIT: usize = 281;
+    pub(crate) const FUTEX: usize = 202;
     pub(crate) const SECCOMP: usize = 317;
     pub(crate) const RT_TGSIGQUEUEINFO: usize = 297;
     pub(crate) const RSEQ: usize = 334;
@@ -120,6 +121,7 @@ pub(crate) mod number {
     pub(crate) const MREMAP: usize = 216;
     pub(crate) const MMAP: usize = 222;
     pub(crate) const MADVISE: usize = 233;
+    pub(crate) const FUTEX: usize = 98;
     pub(crate) const SECCOMP: usize = 277;
     pub(crate) const RT_SIGACTION: usize = 134;
     pub(crate) const PRCTL: usize = 167;

@@ -25,6 +25,7 @@ pub mod file;
 mod futex;
 pub mod handover;
 pub mod host;
+pub mod kept;
 pub mod kernel;
 pub mod linux;
 pub mod locking;
@@ -40,7 +41,7 @@ pub mod room;
 mod spans;
 pub mod sync;
 pub mod thread;
-pub mod thread_blocks;
+pub mod thread_end;
 pub mod uffd;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_user_mode.rs")]
 pub mod user_mode;

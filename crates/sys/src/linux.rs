@@ -21,7 +21,7 @@ use crate::maps::{CODE, Content};
 use crate::proc_files::ProcFiles;
 use crate::sync::Lock;
 use crate::uffd::{Faults, Uffd, feature};
-use crate::{Area, Errno, clock, maps, remap, thread_blocks, user_mode};
+use crate::{Area, Errno, clock, kept, maps, remap, user_mode};
 
 /// Pages that one `move_out` can take.
 pub const STAGING_PAGES: PageCount = PageCount(64);
@@ -301,8 +301,8 @@ impl Linux {
             .unwrap_or_else(|error| panic!("our own pagemap cannot be read: {error:?}"))
     }
 
-    /// The first move of the chain. Thread blocks stay, and in user mode what a system call is at work on: the run ends before
-    /// them.
+    /// The first move of the chain. What is kept stays, and in user mode what a system call is at work on: the run ends before
+    /// that.
     fn move_unless_held(&self, target: u64, from: PageIndex, count: PageCount) -> Partial {
         let move_pages = |count| {
             // SAFETY: managed memory is never borrowed as Rust references, and the program finds its pages missing,
@@ -318,7 +318,7 @@ impl Linux {
         if user_mode::is_armed() {
             user_mode::while_nothing_before_is_held(start, end, move_before)
         } else {
-            move_before(thread_blocks::first_in(start, end))
+            move_before(kept::first_in(start, end))
         }
     }
 

@@ -20,6 +20,15 @@ pub use x86_64::place;
 /// Number and arguments, as `syscall` takes them.
 pub type Ours = unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
 
+/// The operations of futex(2) by which the kernel writes a word, a bit each: `FUTEX_WAKE_OP`, `FUTEX_LOCK_PI`, `FUTEX_UNLOCK_PI`,
+/// `FUTEX_TRYLOCK_PI`, `FUTEX_CMP_REQUEUE_PI` and `FUTEX_LOCK_PI2`.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only there calls go on at ours"))]
+const WRITING: u32 = 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 13;
+/// Those that have two words: `FUTEX_WAKE_OP` and `FUTEX_CMP_REQUEUE_PI`.
+const HAS_TWO: [u32; 2] = [5, 12];
+/// What an operation is without its flags (`FUTEX_CMD_MASK`, as far as there are operations).
+const OPERATION: u32 = 31;
+
 /// Other processors' functions are left alone.
 ///
 /// # Safety
@@ -42,6 +51,8 @@ pub enum Call {
     Control,
     /// seccomp.
     Confine,
+    /// futex, where the kernel writes a word.
+    WriteWord,
 }
 
 impl Call {
@@ -52,6 +63,7 @@ impl Call {
             number::SHMAT => Self::Attach,
             number::IOCTL => Self::Control,
             number::SECCOMP => Self::Confine,
+            number::FUTEX => Self::WriteWord,
             #[cfg(target_arch = "x86_64")]
             number::FORK => Self::Fork,
             number::CLONE => Self::Fork,
@@ -67,4 +79,54 @@ impl Call {
 pub unsafe fn make(call: c_long, arguments: [c_long; 6]) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
     errno(unsafe { arch::syscall(call as usize, arguments.map(|word| word as usize)) })
+}
+
+/// futex(2) where the kernel writes a word. It does not wait for us there: what is missing it answers with `EFAULT`, and is brought in
+/// here.
+///
+/// # Safety
+/// As for the call.
+pub unsafe fn write_word(arguments: [c_long; 6]) -> Result<usize, Errno> {
+    /// A word that may be read only, or a time that is nowhere, is answered with the same.
+    const TRIES: usize = 64;
+    let [first, operation, .., second, _] = arguments;
+    let words = if HAS_TWO.contains(&(operation as u32 & OPERATION)) { &[first, second][..] } else { &[first] };
+    // SAFETY: the caller's promise.
+    let mut answer = unsafe { make(number::FUTEX as c_long, arguments) };
+    for _ in 0..TRIES {
+        if answer != Err(Errno::FAULT) || !words.iter().all(|word| bring_in(*word)) {
+            break;
+        }
+        // SAFETY: as above; the call has done nothing.
+        answer = unsafe { make(number::FUTEX as c_long, arguments) };
+    }
+    answer
+}
+
+/// Has the kernel read a word, by a call that a sandbox allows as it does the other; says whether there is one.
+fn bring_in(word: c_long) -> bool {
+    /// `FUTEX_CMP_REQUEUE` with `FUTEX_PRIVATE_FLAG`: of nobody, from a word to itself.
+    const READ: c_long = 4 | 128;
+    // SAFETY: reads a word if there is one, and wakes nobody.
+    let answer = unsafe { make(number::FUTEX as c_long, [word, READ, 0, 0, word, 0]) };
+    answer != Err(Errno::FAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_cannot_be_written_is_told_of() {
+        const LOCK: c_long = 6 | 128;
+        let closed = crate::Area::reserve_closed(4096).unwrap();
+        for word in [8, closed.base() as c_long] {
+            // SAFETY: there is no word, or one without access.
+            assert_eq!(unsafe { write_word([word, LOCK, 0, 0, 0, 0]) }, Err(Errno::FAULT));
+        }
+        let mut mutex = 0_u32;
+        // SAFETY: this thread's.
+        let locked = unsafe { write_word([(&raw mut mutex) as c_long, LOCK, 0, 0, 0, 0]) };
+        assert_eq!((locked, mutex), (Ok(0), crate::thread::thread_id()));
+    }
 }

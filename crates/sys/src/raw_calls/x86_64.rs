@@ -3,7 +3,7 @@
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Ours;
+use super::{OPERATION, Ours, WRITING};
 use crate::Errno;
 use crate::arch::number;
 use crate::detour::{self, LANDING};
@@ -48,6 +48,8 @@ global_asm!(
     "je 2f",
     "cmp rdi, {seccomp}",
     "je 2f",
+    "cmp rdi, {futex}",
+    "je 4f",
     // As CODE has it.
     "1:",
     "mov rax, rdi",
@@ -65,6 +67,14 @@ global_asm!(
     "test rdx, rdx",
     "jnz 1b",
     "jmp 2b",
+    // A futex that nobody writes goes through.
+    "4:",
+    "mov eax, edx",
+    "and eax, {operation}",
+    "mov r11d, {writing}",
+    "bt r11d, eax",
+    "jc 2b",
+    "jmp 1b",
     ".cfi_endproc",
     ".size pleat_raw, . - pleat_raw",
     ".popsection",
@@ -74,6 +84,9 @@ global_asm!(
     shmat = const number::SHMAT,
     ioctl = const number::IOCTL,
     seccomp = const number::SECCOMP,
+    futex = const number::FUTEX,
+    operation = const OPERATION,
+    writing = const WRITING,
     no_fork = const NO_FORK,
     rest = sym REST,
     ours = sym OURS,
@@ -83,7 +96,7 @@ unsafe extern "C" {
     fn pleat_raw();
 }
 
-/// Makes `function`, which is libc's `syscall`, go on at `ours` for forks, madvise, shmat, ioctl and seccomp.
+/// Makes `function`, which is libc's `syscall`, go on at `ours` for forks, madvise, shmat, ioctl, seccomp and futexes that the kernel writes.
 ///
 /// # Safety
 /// As for [`detour::place`]; once in a process.
@@ -161,6 +174,10 @@ mod tests {
             assert_eq!(call(words), weighted(words));
             assert!(Call::of(words[0]).is_some());
         }
+        // FUTEX_LOCK_PI, which the kernel writes, and FUTEX_WAIT, which it refuses: an odd address. With FUTEX_PRIVATE_FLAG.
+        let futex = |operation: c_long| [number::FUTEX as c_long, 1, operation | 128, 0, 0, 0, 0];
+        assert_eq!(call(futex(6)), weighted(futex(6)));
+        assert_eq!(call(futex(0)), -c_long::from(Errno::INVAL.raw_os_error()));
         // Refused by the kernel: a thread with signals of its own; a stack, and a directory that is shared and is not.
         let [clone, refused] = [number::CLONE as c_long, -c_long::from(Errno::INVAL.raw_os_error())];
         assert_eq!(call([clone, 0x1_0000, 0, 0, 0, 0, 0]), refused);
