@@ -170,6 +170,14 @@ pub(crate) fn futex_wait(at: usize, value: u32) -> Result<(), Errno> {
     result(unsafe { libc::syscall(libc::SYS_futex, at, operation, value, &raw const limit) } as isize).map(|_| ())
 }
 
+/// Has the kernel write the word at `at`, as it is: a bitwise or with nothing (`FUTEX_OP`).
+pub(crate) fn futex_write(at: usize) -> Result<usize, Errno> {
+    const OR_NOTHING: c_int = 2 << 28;
+    let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the kernel checks the address, and nobody waits there.
+    result(unsafe { libc::syscall(libc::SYS_futex, at, operation, 0, 0, at, OR_NOTHING) } as isize)
+}
+
 pub(crate) fn sleep_us(us: u64) {
     std::thread::sleep(core::time::Duration::from_micros(us));
 }

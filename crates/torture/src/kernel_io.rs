@@ -14,6 +14,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ("much in one call", 1, much_in_one_call),
     ("copy by the kernel", 6, copy),
     ("futex", 4, futex),
+    ("futex that is written", 4, futex_written),
     ("no access", 3, no_access),
     ("signal stack", 3, signal_stack),
     ("thread", 2, thread),
@@ -140,6 +141,19 @@ fn futex(worker: &mut Worker) -> Done {
         Err(libc::EAGAIN) => Ok(()),
         Err(errno) => Err(Trouble::Refused("futex", errno)),
         Ok(()) => Err(Trouble::Other("futex: woken", 0)),
+    }
+}
+
+/// The kernel writes a word as it is.
+fn futex_written(worker: &mut Worker) -> Done {
+    let number = worker.draw_area()?;
+    let area = &mut worker.areas[number];
+    let Some(page) = area.draw_open(&mut worker.random) else { return Ok(()) };
+    let at = worker.random.below(content::WORDS);
+    match calls::futex_write(area.at(page) + at * 8) {
+        Ok(0) => area.check(page).map_err(|bad| Trouble::Bad("behind a futex", bad)),
+        Ok(count) => Err(Trouble::Other("futex: woken", count as u64)),
+        Err(errno) => Err(Trouble::Refused("futex", errno)),
     }
 }
 
