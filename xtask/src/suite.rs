@@ -16,7 +16,7 @@ use crate::sh;
 pub(crate) const PROFILE: &str = "suite";
 
 /// Run first, for they take longest, and the others fit in beside the last of them: crates, and end-to-end tests.
-const LONGEST: &[&str] = &["pager", "model", "sim", "layout", "raw_forks", "exits", "kernel_io"];
+const LONGEST: &[&str] = &["pager", "model", "sim", "layout", "rights", "kernel_io", "limits", "raw_forks", "exits"];
 
 /// A program with tests.
 pub(crate) struct TestProgram {

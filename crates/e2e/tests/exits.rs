@@ -52,17 +52,17 @@ fn a_program_ends_with_its_last_thread() {
 
 #[test]
 fn children_that_are_being_forked_survive_an_exec() {
-    compare("exits-exec", "forkexec.c", "3", |_, _| {});
+    compare("exits-exec", "forkexec.c", "2", |_, _| {});
 }
 
 #[test]
 fn children_that_are_being_forked_survive_an_exec_by_descriptor() {
-    compare("exits-fexecve", "forkexec.c", "2f", |_, _| {});
-    compare("exits-execveat", "forkexec.c", "2a", |_, _| {});
+    compare("exits-fexecve", "forkexec.c", "1f", |_, _| {});
+    compare("exits-execveat", "forkexec.c", "1a", |_, _| {});
 }
 
 #[test]
 fn children_that_are_being_forked_survive_their_parents_end() {
-    compare("exits-exit", "forkexec.c", "2e", |_, _| {});
-    compare("exits-exit-at-once", "forkexec.c", "2u", |_, _| {});
+    compare("exits-exit", "forkexec.c", "1e", |_, _| {});
+    compare("exits-exit-at-once", "forkexec.c", "1u", |_, _| {});
 }

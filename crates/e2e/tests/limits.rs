@@ -80,7 +80,7 @@ fn many_processes_live_in_a_small_budget() {
     const BUDGET: u64 = 32 << 20;
     let turn = turn("herd");
     let job = match turn.compile("herd.c", &[]) {
-        Ok(program) => words([&program, "20", "8192", "200"]),
+        Ok(program) => words([&program, "20", "8192", "100"]),
         Err(why) => return skipped(&why),
     };
     let before = plain(&job);
