@@ -299,6 +299,7 @@ static void held(void) {
     printf("held %d\n", ROUNDS);
 }
 
+#include "requests.h"
 #include "ring.h"
 
 int main(int count, char **words) {
@@ -307,6 +308,7 @@ int main(int count, char **words) {
     begin();
     if (strcmp(words[1], "calls") == 0) events(), messages(), vectors(), answers(), words_to_wait_for();
     if (strcmp(words[1], "pages") == 0) direct(), spliced(), zero_copy();
+    if (strcmp(words[1], "requests") == 0) requests();
     if (strcmp(words[1], "held") == 0) held();
     if (strcmp(words[1], "ring") == 0) ring();
     for (int number = 220; number < 250; number++) expect("at the end", buffer(number), BUFFER, number);

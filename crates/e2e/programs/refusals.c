@@ -52,11 +52,11 @@ static int spawn(void) {
 static void *ask(void *who) {
     struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
     struct sock_fprog filter = {1, &allow};
-    uint64_t room[64] = {0}, context = 0;
+    uint64_t room[64] = {0};
     uint32_t action = SECCOMP_RET_ERRNO;
     printf("%s\n", (const char *)who);
     show("io_uring_setup", syscall(SYS_io_uring_setup, 4, room));
-    show("io_setup", syscall(SYS_io_setup, 4, &context));
+    show("io_pgetevents", syscall(SYS_io_pgetevents, 0, 0, 0, 0, 0, 0));
     show("userfaultfd", syscall(SYS_userfaultfd, USER_MODE_ONLY));
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     show("filter", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter));

@@ -95,6 +95,14 @@ fn io_uring_reads_and_writes() {
     }
 }
 
+/// Linux AIO: what a device is still at work on when `io_submit` has returned, and what it waits for.
+#[test]
+fn requests_that_the_kernel_goes_on_with() {
+    if let Some(run) = crossed("kernel_io.c", "requests") {
+        assert_cold(&run);
+    }
+}
+
 /// `process_vm_readv` and `process_vm_writev` bring what is missing.
 #[test]
 fn a_child_reads_and_writes_its_parents_memory() {

@@ -168,7 +168,7 @@ fn who_gets_no_fork_events_is_told_so() {
 /// "Refused, or different" of docs/user-mode.md: an error, never a call that the agent does not know of. A line for each filter.
 #[test]
 fn what_user_mode_refuses() {
-    const ANSWERS: &str = "io_uring_setup: ENOSYS\nio_setup: ENOSYS\nuserfaultfd: ENOSYS\nfilter: EINVAL\n\
+    const ANSWERS: &str = "io_uring_setup: ENOSYS\nio_pgetevents: ENOSYS\nuserfaultfd: ENOSYS\nfilter: EINVAL\n\
                            filter of all threads: EINVAL\nfilter by prctl: EINVAL\nno filter: EFAULT\nstrict with flags: EINVAL\nstrict: EINVAL\nstrict by prctl: EINVAL\n\
                            dispatch off: EINVAL\ndispatch on: EINVAL\nclone3 without handlers: EINVAL\nposix_spawn: works\n\
                            mode: 0\nis an action known: works\n";
@@ -240,7 +240,7 @@ fn what_a_child_does_not_have_in_user_mode() {
 /// What `kernel_io.rs` does with permissions.
 #[test]
 fn the_kernel_reads_and_writes_cold_memory_in_user_mode() {
-    for what in ["calls", "pages"] {
+    for what in ["calls", "pages", "requests"] {
         if let Some(run) = compare_source(&format!("user-kernel-{what}"), "24M", "kernel_io.c", &[what, "DIRECTORY"]) {
             assert_cold(&run);
         }

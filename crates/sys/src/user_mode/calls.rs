@@ -46,6 +46,9 @@ pub(super) enum Piece {
     Sems,
     /// The other side of `process_vm_readv`, if it is this process.
     Remote,
+    /// Pointers to `struct iocb`s and what those point at. Buffers that a device is still at work on when the call is over are pinned by
+    /// the kernel, and pinned pages do not move.
+    Requests(u8, u8),
     /// `struct futex_waitv`s.
     Waits(u8, u8),
     /// Two of them.
@@ -81,7 +84,7 @@ pub(super) enum Class {
 
 use Piece::{
     Any, Arr, Buf, Fix, Ioctl, Iov, KeyVector, LenPtr, Msg, Msgs, Past, Populated, Prog, Program, RegisterSet, Remote,
-    Residency, Sems, Sets, Str, Strs, Value, WaitPair, Waits, Words,
+    Requests, Residency, Sems, Sets, Str, Strs, Value, WaitPair, Waits, Words,
 };
 
 const NONE: Class = Class::Holds(&[]);
@@ -301,11 +304,11 @@ static CALLS: &[(u16, &str, Class)] = &[
     (203, "sched_setaffinity", Class::Holds(&[Buf(2, 1)])),
     (204, "sched_getaffinity", Class::Holds(&[Buf(2, 1)])),
     (205, "set_thread_area", ANY),
-    (206, "io_setup", Class::Refused),
-    (207, "io_destroy", Class::Refused),
-    (208, "io_getevents", Class::Refused),
-    (209, "io_submit", Class::Refused),
-    (210, "io_cancel", Class::Refused),
+    (206, "io_setup", Class::Layout(&[Fix(1, 8)])),
+    (207, "io_destroy", Class::Layout(&[])),
+    (208, "io_getevents", Class::Holds(&[Arr(3, 2, 32), Fix(4, 16)])),
+    (209, "io_submit", Class::Holds(&[Requests(2, 1)])),
+    (210, "io_cancel", Class::Holds(&[Fix(1, 64), Fix(2, 32)])),
     (211, "get_thread_area", ANY),
     (212, "lookup_dcookie", ANY),
     (213, "epoll_create", NONE),

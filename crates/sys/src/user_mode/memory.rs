@@ -19,6 +19,8 @@ const STRUCTURE_BYTES: u64 = 4096;
 const ARGUMENT_BYTES: u64 = 128 << 10;
 /// Most elements of a vector (`UIO_MAXIOV`, `FUTEX_WAITV_MAX` is less).
 pub(super) const VECTOR_MAX: u64 = 1024;
+/// Most requests that are submitted at once: of all processes together there are no more, where nobody has asked for them (`aio-max-nr`).
+const REQUESTS_MAX: u64 = 1 << 16;
 /// Pages of one range that cannot be touched before the rest is left to the kernel.
 const FAILURES_MAX: u32 = 8;
 /// Most that one read or write of the kernel transfers (`MAX_RW_COUNT`).
@@ -96,6 +98,7 @@ impl Memory<'_> {
             // GETALL and SETALL; SEMMSL is 32000 semaphores of two bytes.
             Piece::Sems if matches!(of(2), 13 | 17) => self.add(of(3), 64000),
             Piece::Remote if of(0) == u64::from(super::armed_process()) => self.vector(of(3), of(4)),
+            Piece::Requests(at, count) => self.requests(of(at), of(count)),
             Piece::Waits(at, count) => self.elements(of(at), of(count), 24, Self::wait),
             Piece::WaitPair(at) => self.elements(of(at), 2, 24, Self::wait),
             Piece::Value(at, bytes) => self.value(of(at), of(bytes)),
@@ -161,6 +164,28 @@ impl Memory<'_> {
             self.add(name, name_bytes & 0xffff);
             self.vector(vector, count);
             self.add(control, control_bytes.min(TRANSFER_MAX));
+        }
+    }
+
+    fn requests(&mut self, start: u64, count: u64) {
+        let count = count.min(REQUESTS_MAX);
+        self.add(start, count * 8);
+        let requests = (0..count).map_while(|at| copy_in(start.saturating_add(at * 8)));
+        requests.for_each(|[request]| self.request(request));
+    }
+
+    /// `struct iocb`.
+    fn request(&mut self, at: u64) {
+        const PREAD: u64 = 0;
+        const PWRITE: u64 = 1;
+        const PREADV: u64 = 7;
+        const PWRITEV: u64 = 8;
+        self.add(at, 64);
+        let Some([_, _, operation, buffer, count]) = copy_in(at) else { return };
+        match operation & 0xffff {
+            PREAD | PWRITE => self.add(buffer, count.min(TRANSFER_MAX)),
+            PREADV | PWRITEV => self.vector(buffer, count),
+            _ => {}
         }
     }
 
