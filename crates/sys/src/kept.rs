@@ -20,13 +20,13 @@ const BLOCK_BYTES: u64 = if cfg!(target_arch = "x86_64") { 4096 } else { 16384 }
 /// What the kernel writes of a mutex.
 const WORD_BYTES: u64 = 4;
 
-/// Nobody waits for ever for who writes: in the child of a raw fork he may not be there.
-type Table = Spans<2048, 10_000>;
+/// How often who wants to write looks whether it is his turn: in the child of a raw fork who writes may not be there.
+const LOOKS: u32 = 10_000;
 
 /// Of more threads than these those of glibc before 2.35 may fare as without this.
-static BLOCKS: Table = Spans::new();
+static BLOCKS: Spans<2048, LOOKS> = Spans::new();
 /// More mutexes than these may be missing when the kernel writes them, if they leave in the moment before.
-static WORDS: Table = Spans::new();
+static WORDS: Spans<512, LOOKS> = Spans::new();
 
 /// A stack has been mapped, and nobody uses it yet.
 pub fn stack_is_mapped(start: usize, bytes: usize) {
@@ -43,37 +43,41 @@ pub fn word_is_made(address: usize) {
 
 /// It is no more.
 pub fn word_is_gone(address: usize) {
-    let (start, end) = (address as u64, address as u64 + WORD_BYTES);
-    if WORDS.first_in(start, end) < end {
-        unless_interrupted(|| WORDS.cut(start, end));
-    }
+    cut(&WORDS, address as u64, address as u64 + WORD_BYTES);
 }
 
 /// Blocks and words that were at addresses.
 #[derive(Debug)]
-pub struct Forgotten([Range<u64>; 2]);
+pub struct Forgotten {
+    blocks: Range<u64>,
+    words: Range<u64>,
+}
 
 /// These addresses are about to be unmapped, or mapped anew.
 pub fn are_unmapped(start: usize, bytes: usize) -> Forgotten {
     if !is_range(start, bytes) {
-        return Forgotten([0..0, 0..0]); // It is refused.
+        return Forgotten { blocks: 0..0, words: 0..0 }; // It is refused.
     }
     let (start, end) = (start as u64, ((start + bytes) as u64).next_multiple_of(4096));
-    Forgotten([&BLOCKS, &WORDS].map(|table| {
-        if table.first_in(start, end) == end {
-            return end..end;
-        }
-        unless_interrupted(|| table.cut(start, end))
-    }))
+    Forgotten { blocks: cut(&BLOCKS, start, end), words: cut(&WORDS, start, end) }
 }
 
 /// They have not been.
-pub fn are_there_still(Forgotten(ranges): Forgotten) {
-    for (table, range) in [&BLOCKS, &WORDS].into_iter().zip(ranges) {
-        if !range.is_empty() {
-            unless_interrupted(|| table.add(range.start, range.end));
-        }
+pub fn are_there_still(Forgotten { blocks, words }: Forgotten) {
+    if !blocks.is_empty() {
+        unless_interrupted(|| BLOCKS.add(blocks.start, blocks.end));
     }
+    if !words.is_empty() {
+        unless_interrupted(|| WORDS.add(words.start, words.end));
+    }
+}
+
+/// Takes addresses out, most of which are in none.
+fn cut<const SPANS: usize>(table: &Spans<SPANS, LOOKS>, start: u64, end: u64) -> Range<u64> {
+    if table.first_in(start, end) == end {
+        return end..end;
+    }
+    unless_interrupted(|| table.cut(start, end))
 }
 
 /// The first address of `start..end` that is kept; `end` if none is.
