@@ -132,7 +132,7 @@ impl Supervisor {
         self.ledger.runner_bytes.store(own.0, Relaxed);
         let left = ByteCount(self.ledger.threshold_bytes.load(Relaxed)).saturating_sub(look.footprint);
         self.ledger.have_looked(left.0, given);
-        self.tight.look(look.fixed + own, look.lost_ns, elapsed.min(LOOK_COUNTS_MAX));
+        self.tight.look(look.fixed + own, look.lost_ns, look.exceeded, elapsed.min(LOOK_COUNTS_MAX));
         self.end_stuck(&look);
         self.pass_message_on();
         if look.stopped {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use page::ByteCount;
 use pager::ledger::tracing::Traceable;
-use pager::ledger::{Gauge, Ledger, PROCESSES_MAX, Phase, Process};
+use pager::ledger::{Counter, Gauge, Ledger, PROCESSES_MAX, Phase, Process};
 use serde::Serialize;
 
 use crate::numbers::Numbers;
@@ -59,6 +59,8 @@ pub(crate) struct Look {
     pub(crate) fixed: ByteCount,
     /// Of each second, what all lose over pages that had left, ns.
     pub(crate) lost_ns: u64,
+    /// How often nothing more could leave, by all that live.
+    pub(crate) exceeded: u64,
     /// Processes whose fault handler hangs.
     pub(crate) stuck: Vec<u32>,
     /// A process said that the run is to stop.
@@ -132,6 +134,7 @@ impl Table {
         look.footprint = sum.footprint();
         look.fixed = ByteCount(sum.gauge(Gauge::FixedBytes));
         look.lost_ns = sum.gauge(Gauge::RefaultNsPerSecond);
+        look.exceeded = sum.counter(Counter::Exceeded);
         self.observe(&sum);
         look
     }
