@@ -80,7 +80,7 @@ mod tests {
     fn a_budget_that_cannot_be_met_is_told_of_elsewhere() {
         let mut tight = Tight::new(ByteCount(16 << 20));
         let mut look = |exceeded| tight.is_due(ByteCount(16 << 20), LOST_NS, exceeded, SECOND);
-        assert!(!(1..=20).map(&mut look).any(|is_due| is_due));
+        assert!(!(1..=20).any(&mut look));
         assert_eq!([20; 5].map(look), [false, false, false, false, true]);
     }
 
