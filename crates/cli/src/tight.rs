@@ -1,6 +1,6 @@
 //! A budget of which little is left to work with, because most of it is memory that cannot leave: such a run is many times as slow, or has
-//! no end, and nothing else says why. Where the budget cannot be met at all, that is said, and what cannot leave is no measure: there is no
-//! place for it.
+//! no end, and nothing else says why. Where the budget cannot be met at all, that is said instead: what cannot leave then is what there
+//! is no place for.
 
 use std::time::Duration;
 

@@ -127,7 +127,7 @@ impl Turn {
         let new: Vec<_> = list(Path::new("/dev/shm")).difference(&self.shared_memory).cloned().collect();
         assert_eq!(new, Vec::<PathBuf>::new(), "shared memory left");
         let alive = |pid: &&u32| Path::new(&format!("/proc/{pid}")).exists();
-        // One that outlives the program it came from gives its memory back first, all of which it may have to bring in.
+        // Who outlives the program he came from is there until init has reaped him, at its own pace.
         let deadline = Instant::now() + Duration::from_secs(10);
         while run.peaks.seen.iter().any(|pid| alive(&pid)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
