@@ -17,7 +17,7 @@ use crate::sizing;
 
 /// From one look to the next.
 pub const LOOK_NS: u64 = 250_000_000;
-/// Parts of the memory for pages. The pool grows and shrinks by one.
+/// Parts of the memory for pages. The pool grows and shrinks by one, or by half of the way where [`GAIN_FIRM_PERCENT`] would be saved.
 const PARTS: u64 = 32;
 /// What it starts with: four fifths, about.
 const PARTS_USUAL: u64 = 26;
@@ -130,7 +130,7 @@ impl Divider {
         let in_a_frame = |pages: PageCount| (pages.0 * 1000).checked_div(frames(held.pool).0).unwrap_or(1000);
         let ratio_thousandths = in_a_frame(held.pages + held.filled);
         let now = Division { frames: frames(held.memory), area: frames(pool), unit: frames(unit), ratio_thousandths };
-        let Advice { resizing, gain_percent } = self.marginal.look(now, costs);
+        let Advice { resizing, best, gain_percent } = self.marginal.look(now, costs);
         let gains_most = resizing == Resizing::Shrink && gain_percent >= GAIN_FIRM_PERCENT;
         self.is_firm = (self.is_firm || gains_most) && resizing != Resizing::Grow;
         let least = if in_a_frame(held.pages) <= RATIO_POOR || gains_most {
@@ -140,10 +140,16 @@ impl Divider {
         } else {
             PARTS_USUAL
         };
+        let best = best.0 / frames(unit).0;
+        // All of it would be too far: counts from before say more of depths that are resident now than is true.
+        let half_way = |parts: u64| if gain_percent >= GAIN_FIRM_PERCENT { parts.midpoint(best) } else { parts };
         self.parts = match resizing {
             _ if self.parts < least => self.parts + 1,
-            Resizing::Grow => (self.parts + 1).min(PARTS_MOST),
-            Resizing::Shrink => (pool.0 / unit.0).min(self.parts).saturating_sub(1).max(least),
+            Resizing::Grow => half_way(self.parts).max(self.parts + 1).min(PARTS_MOST),
+            Resizing::Shrink => {
+                let parts = (pool.0 / unit.0).min(self.parts);
+                half_way(parts).min(parts.saturating_sub(1)).max(least)
+            }
             Resizing::Keep | Resizing::ShrinkOrRelease | Resizing::ReleaseOldest => self.parts,
         };
     }
@@ -299,24 +305,24 @@ mod tests {
     }
 
     /// Pages that shrink to a third and were used once, and others that are used again and again and do not fit beside the usual
-    /// pool: it makes room for them, and stays so small until it is asked for more again.
+    /// pool: it makes room for them within a few looks, and stays so small until it is asked for more again.
     #[test]
     fn a_pool_of_what_nobody_asks_for_any_more_makes_room() {
         let mut memory = Memory::new(3.0);
         (0..FRAMES * 13 / 5).for_each(|page| {
             memory.ask(page);
         });
-        let mut last_costs = Vec::new();
+        let mut last_fault = 0;
         for step in 0..STEPS {
             // Anywhere in half of the share, evenly.
-            let cost = memory.ask(step * 7919 % (FRAMES / 2));
-            last_costs.extend((step * 2 >= STEPS).then_some(cost));
+            last_fault = if memory.ask(step * 7919 % (FRAMES / 2)) > 0 { step } else { last_fault };
             if step % 1000 == 0 {
                 memory.look();
             }
         }
         assert!(memory.divider.parts < PARTS_USUAL * 3 / 4, "{}", memory.divider.parts);
-        assert_eq!(last_costs.iter().sum::<u64>(), 0);
+        // By one part at each look it takes five looks more.
+        assert!(last_fault < 1000 * 16, "{last_fault}");
         (0..STEPS).for_each(|step| {
             memory.ask(step * 7919 % (FRAMES * 13 / 5));
             if step % 1000 == 0 {

@@ -42,6 +42,8 @@ pub struct Costs {
 pub struct Advice {
     /// Towards the best one.
     pub resizing: Resizing,
+    /// The best one's area.
+    pub best: PageCount,
     /// Of what reads cost now, in percent.
     pub gain_percent: u64,
 }
@@ -106,10 +108,11 @@ impl Marginal {
     }
 
     fn decide(&self, now: Division, costs: Costs) -> Advice {
-        const KEEP: Advice = Advice { resizing: Resizing::Keep, gain_percent: 0 };
+        let advice = |resizing, best| Advice { resizing, best, gain_percent: 0 };
+        let keep = advice(Resizing::Keep, now.area);
         let seen: u64 = self.reads[self.seen_from(now)..].iter().map(|&reads| u64::from(reads)).sum();
         if seen < u64::from(READS_MIN * READ) {
-            return KEEP;
+            return keep;
         }
         let cost_now = self.cost(now, now, costs);
         let areas = (0..=now.frames.0 / now.unit.0).map(|units| PageCount(units * now.unit.0));
@@ -120,10 +123,11 @@ impl Marginal {
                     && area != now.area =>
             {
                 let resizing = if area > now.area { Resizing::Grow } else { Resizing::Shrink };
-                Advice { resizing, gain_percent: 100 - (u128::from(cost) * 100 / u128::from(cost_now)) as u64 }
+                let gain_percent = 100 - (u128::from(cost) * 100 / u128::from(cost_now)) as u64;
+                Advice { gain_percent, ..advice(resizing, area) }
             }
-            _ if self.grown_cost(now, costs) < cost_now => Advice { resizing: Resizing::Grow, gain_percent: 0 },
-            _ => KEEP,
+            _ if self.grown_cost(now, costs) < cost_now => advice(Resizing::Grow, now.area + now.unit),
+            _ => keep,
         }
     }
 
@@ -299,6 +303,9 @@ mod tests {
         }
         assert_eq!(policy.decide(now, COSTS).resizing, Resizing::Keep);
         policy.asked(PageCount(900));
-        assert_eq!(policy.decide(now, COSTS), Advice { resizing: Resizing::Grow, gain_percent: 90 });
+        assert_eq!(
+            policy.decide(now, COSTS),
+            Advice { resizing: Resizing::Grow, best: PageCount(144), gain_percent: 90 }
+        );
     }
 }
