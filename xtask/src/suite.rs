@@ -120,9 +120,12 @@ impl TestProgram {
         Ok(out.status.success())
     }
 
-    /// Runs it, and shows what it prints once it has ended. Whether all of its tests have passed.
+    /// Runs it, and shows what it prints once it has ended. Whether all of its tests have passed. One test at a time: another program
+    /// runs beside it, and threads that map and unmap all the time, as the model checker's do, wait for each other in one process.
     pub(crate) fn run_beside(&self) -> Result<bool> {
-        Ok(self.run_quietly(self.command())?.status.success())
+        let mut command = self.command();
+        command.arg("--test-threads=1");
+        Ok(self.run_quietly(command)?.status.success())
     }
 
     fn run_quietly(&self, mut command: Command) -> Result<Output> {
