@@ -12,7 +12,7 @@ use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 
 use super::Resizing;
 use super::ghosts::{Depth, Ghosts};
-use super::marginal::{Advice, Costs, Division, Marginal};
+use super::marginal::{Advice, Costs, Division, FORGOTTEN, Marginal};
 use crate::sizing;
 
 /// From one look to the next.
@@ -33,8 +33,8 @@ const POOL_BYTES_MIN: ByteCount = ByteCount(512 << 10);
 const RATIO_POOR: u64 = 1250;
 /// What must be saved there all the same, in percent of what reads cost: then hardly anybody asks for the pages that go below.
 const GAIN_FIRM_PERCENT: u64 = 60;
-/// Where pages shrink, so many times what a step risks must have been lost without it: a step that was wrong then costs a run at
-/// most a third more. Where they do not, once as much.
+/// Where pages shrink, so many times what a step risks must have been lost without it: a step that was wrong then adds about a third
+/// to that, if each page is read once, for what a read is thought to cost. Where they do not, once as much.
 const LOSS_FACTOR: u64 = 3;
 /// A share that has changed by this factor is another.
 const OTHER_SHARE: u64 = 2;
@@ -126,6 +126,7 @@ impl Divider {
             let depth = depth_of(share);
             self.marginal = Marginal::new(depth);
             self.ghosts.restart(depth);
+            self.lost_ns = 0;
             self.share = share;
         }
         let unit = part(held.memory, 1);
@@ -174,7 +175,9 @@ impl Divider {
         self.lost_ns = match resizing {
             Resizing::Shrink => self.lost_ns.saturating_add(spent_ns / 100 * gain_percent),
             Resizing::Grow => 0,
-            Resizing::Keep | Resizing::ShrinkOrRelease | Resizing::ReleaseOldest => self.lost_ns - self.lost_ns / 16,
+            Resizing::Keep | Resizing::ShrinkOrRelease | Resizing::ReleaseOldest => {
+                self.lost_ns - self.lost_ns / u64::from(FORGOTTEN)
+            }
         };
     }
 
@@ -345,7 +348,7 @@ mod tests {
             memory.ask(page);
         });
         let mut last_fault = 0;
-        for step in 0..STEPS {
+        for step in 0..2 * STEPS {
             // Anywhere in half of the share, evenly.
             last_fault = if memory.ask(step * 7919 % (FRAMES / 2)) > 0 { step } else { last_fault };
             if step % 1000 == 0 {
@@ -373,6 +376,24 @@ mod tests {
         assert!(after * 100 <= before * 102, "{after} against {before}");
     }
 
+    /// The same for a while only: all of it is wanted again soon, as by a sort that has just read its input, and is there.
+    #[test]
+    fn a_pool_that_has_cost_little_stays() {
+        let mut memory = Memory::new(3.0);
+        let all = FRAMES * 5 / 2;
+        (0..all).for_each(|page| {
+            memory.ask(page);
+        });
+        for step in 0..15_000 {
+            memory.ask(step * 7919 % (FRAMES / 2));
+            if step % 1000 == 0 {
+                memory.look();
+            }
+        }
+        assert!(memory.divider.parts >= PARTS_USUAL, "{}", memory.divider.parts);
+        assert_eq!((0..all).filter(|page| memory.ask(*page) == COSTS.below_ns).count(), 0);
+    }
+
     /// What goes below may be asked for after all: a read each. So it stays until as much has been lost by keeping it.
     #[test]
     fn what_shrinking_risks_is_lost_first() {
@@ -396,11 +417,11 @@ mod tests {
 
     #[test]
     fn a_share_that_changes_keeps_the_division() {
-        let mut divider = Divider::new(SHARE);
-        divider.parts = 10;
+        let mut divider = Divider { parts: 10, lost_ns: 1_000_000, ..Divider::new(SHARE) };
         let held = Held { memory: SHARE, pool: ByteCount::ZERO, pages: PageCount::ZERO, filled: PageCount::ZERO };
         divider.look(ByteCount(SHARE.0 * 3), held, COSTS);
         assert_eq!((divider.share, divider.parts), (ByteCount(SHARE.0 * 3), 10));
+        assert_eq!(divider.lost_ns, 0, "what was lost in another share pays for nothing in this one");
         assert_eq!(pool_bytes_max(Some(&divider), SHARE), ByteCount(SHARE.0 / 32 * 10));
     }
 

@@ -22,7 +22,7 @@ const READ: u32 = 256;
 /// Reads that must be remembered before anything changes.
 const READS_MIN: u32 = 64;
 /// At each look this part of what was seen is forgotten, as a divisor ...
-const FORGOTTEN: u32 = 16;
+pub(super) const FORGOTTEN: u32 = 16;
 /// ... and this of what cannot be seen now, because those pages are resident: it was dear to learn.
 const FORGOTTEN_UNSEEN: u32 = 512;
 /// How much cheaper another division must be, in percent.
