@@ -8,6 +8,7 @@ use core::time::Duration;
 use alloc::boxed::Box;
 
 use backing::BackingError;
+use cache::ring::Frames;
 use cache::system::{Admission, Choice as _, SizingName, StoreName, System, WriteBack};
 use cache::{AreaKeeper, Cache};
 use codec::Codec;
@@ -37,10 +38,6 @@ use crate::swap;
 use crate::traced::{self, Lookout};
 use crate::watcher::Agent;
 
-/// The part of the budget that may wait in frames, as a divisor, and its bounds in pages.
-const FRAMES_DIVISOR: u64 = 32;
-const FRAMES_MIN: u64 = 256;
-const FRAMES_MAX: u64 = 1 << 20;
 /// Stacks and thread blocks, as far as they are touched.
 const STACK_BYTES: u64 = 128 << 10;
 /// A handler that has been at one thing for so long, while this process was running, is stuck.
@@ -184,8 +181,8 @@ pub(crate) fn say_unmanaged(agent: &Agent, Obstacle { what, errno }: &Obstacle) 
 
 fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstacle> {
     let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
-    let frames = PageCount((budget / FRAMES_DIVISOR / PAGE_BYTES as u64).clamp(FRAMES_MIN, FRAMES_MAX));
-    let quarters = Quarters::reserve(frames, agent.stack).map_err(Obstacle::of("no address space"))?;
+    let (frames, quarters) =
+        reserve_frames(ByteCount(budget), agent.stack).map_err(Obstacle::of("no address space"))?;
     let openings = Openings::open(None).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
     let kernel =
         Linux::open(quarters, faults(membership), openings).map_err(Obstacle::of("userfaultfd is not permitted"))?;
@@ -247,6 +244,14 @@ pub(crate) fn faults(membership: &Membership) -> Faults {
 /// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program
 /// exceeds its budget: twice as many, for a slab takes a span of addresses that it fills by half at least. With a limit
 /// on addresses that may not be raised there are enough for the budget.
+/// Addresses for all the frames that there may be; where those are scarce, for as many as there are to begin with.
+fn reserve_frames(budget: ByteCount, stack: usize) -> Result<(Frames, Quarters), Errno> {
+    let frames = Frames::of(PageCount(budget.0 / PAGE_BYTES as u64));
+    let few = Frames::fixed(frames.first);
+    let open = |frames: Frames| Quarters::reserve(frames.most, stack).map(|quarters| (frames, quarters));
+    open(frames).or_else(|_| open(few))
+}
+
 fn open_store(
     membership: &Membership,
     system: &System,

@@ -12,7 +12,7 @@
 
 use backing::{BackingKey, CleanJob, Located, LogFigures, ReadJob, SegmentLog};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
-use policy::replacement::{Age, Arrival};
+use policy::replacement::{Age, Arrival, arrive};
 use store::{Store, StoreFigures, StoreKey};
 
 use crate::slot::{Departures, Place, Slot};
@@ -166,20 +166,18 @@ impl<S: Store> Cache<S> {
 
     /// The page is with the program now, wherever it was; what was kept of it is dropped.
     pub fn settle(&mut self, page: PageIndex, arrival: Arrival) {
-        let age = match arrival {
-            Arrival::Along => Age::NONE,
-            Arrival::Asked => Age::of_refault(self.refault_distance(page), self.pages_in_memory()),
-            Arrival::Recalled => Age::HOT,
-        };
+        let level = self.table.get(page).level();
+        let (age, level) = arrive(arrival, level, self.refault_distance(page), self.pages_in_memory());
         self.drop_bytes(page);
-        self.table.set(page, Slot::new(Place::Resident, age));
+        self.table.set(page, Slot::new(Place::Resident, age).with_level(level));
     }
 
     /// A resident page has been moved to `frame`.
     pub fn leave(&mut self, page: PageIndex, frame: FrameIndex) {
         assert!(self.place(page) == Place::Resident, "only a resident page can leave");
         self.departures = self.departures.next();
-        self.table.set(page, Slot::new(Place::Leaving(frame), Age::NONE).with_left(self.departures));
+        let slot = self.table.get(page).moved(Place::Leaving(frame), Age::NONE);
+        self.table.set(page, slot.with_left(self.departures));
     }
 
     fn pages_in_memory(&self) -> PageCount {

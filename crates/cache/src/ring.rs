@@ -2,7 +2,8 @@
 //!
 //! Waiting is their second chance: a page that is wanted meanwhile is moved back for the price of the fault alone, and
 //! the clock learns that it was too early. Frames are filled at the tail, encoded from the head, and freed at the base,
-//! each time in runs of neighbours, so that one call to the kernel serves many.
+//! each time in runs of neighbours, so that one call to the kernel serves many. The ring begins small, and takes more frames
+//! where what leaves it would have to be read from a medium.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,6 +17,37 @@ const STORED_DIVISOR: u64 = 32;
 const BELOW_DIVISOR: u64 = 2;
 /// Two batches: behind the one that is encoded there is still one, so that the server need not be helped with moving.
 const STOCK_MIN: u64 = 128;
+/// Pages that wait for each that is on the medium, and the part of the pages in memory that waits at most, as a divisor, where
+/// the medium has all that is away (decision 37).
+const CHANCES: u64 = 2;
+const CHANCES_DIVISOR: u64 = 2;
+
+/// How many frames a ring has: when it begins, and at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frames {
+    /// To begin with.
+    pub first: PageCount,
+    /// Where what leaves would have to be read.
+    pub most: PageCount,
+}
+
+impl Frames {
+    const FIRST_DIVISOR: u64 = 32;
+    const MIN: u64 = 256;
+    const MAX: u64 = 1 << 20;
+
+    /// Of a budget, or a memory, of so many pages: a 32nd of it, and up to two thirds, of which three quarters are half of it.
+    pub fn of(memory: PageCount) -> Self {
+        let first = (memory.0 / Self::FIRST_DIVISOR).clamp(Self::MIN, Self::MAX);
+        let most = (memory.0 * 2 / 3).clamp(first, Self::MAX);
+        Self { first: PageCount(first), most: PageCount(most) }
+    }
+
+    /// Always as many.
+    pub fn fixed(count: PageCount) -> Self {
+        Self { first: count, most: count }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Frame {
@@ -45,10 +77,13 @@ impl Window {
     }
 }
 
-/// The ring. The three positions count frames since the beginning; `base <= head <= tail <= base + frames`.
+/// The ring. The three positions count frames since it took its last ones; `base <= head <= tail <= base + frames`.
 #[derive(Debug)]
 pub struct Ring {
     frames: Vec<Frame>,
+    extent: Frames,
+    /// Frames filled before the positions began at zero.
+    filled_before: u64,
     base: u64,
     head: u64,
     tail: u64,
@@ -58,9 +93,10 @@ pub struct Ring {
 
 impl Ring {
     /// A ring of so many frames, at least one, all empty.
-    pub fn new(frames: PageCount) -> Self {
-        assert!(frames > PageCount::ZERO);
-        Self { frames: vec![Frame::Empty; frames.0 as usize], base: 0, head: 0, tail: 0, held: 0 }
+    pub fn new(extent: Frames) -> Self {
+        assert!(extent.first > PageCount::ZERO && extent.first <= extent.most);
+        let frames = vec![Frame::Empty; extent.first.0 as usize];
+        Self { frames, extent, filled_before: 0, base: 0, head: 0, tail: 0, held: 0 }
     }
 
     fn index(&self, position: u64) -> usize {
@@ -90,9 +126,24 @@ impl Ring {
         self.held += count.0;
     }
 
+    /// Takes twice as many frames if more should wait than there is room for. Only at the end of a round, where the frames in use
+    /// are all in it: so each keeps its place.
+    pub fn grow(&mut self, census: &Census) {
+        let frames = self.capacity();
+        if !self.tail.is_multiple_of(frames) || self.tail == 0 || frames >= self.extent.most.0 {
+            return;
+        }
+        if self.wanted(census) > self.stock_max() {
+            let round = self.tail - frames;
+            self.filled_before += round;
+            (self.base, self.head, self.tail) = (self.base - round, self.head - round, frames);
+            self.frames.resize((2 * frames).min(self.extent.most.0) as usize, Frame::Empty);
+        }
+    }
+
     /// Frames filled since the beginning.
     pub fn filled_ever(&self) -> u64 {
-        self.tail
+        self.filled_before + self.tail
     }
 
     /// Frames that wait, vacant ones included.
@@ -102,11 +153,23 @@ impl Ring {
 
     /// Frames that should wait while pages are as `census` says. To wait costs those who ask for a page about what it would cost if
     /// it were encoded, and tells which pages are in use: that pays where many pages are away, and where what is missing is read from a
-    /// medium. Three quarters of the ring at the most: the rest is room for what the server moves out when it finds none.
+    /// medium. There twice as many wait as are away, half of the memory at the most; but the pool's pages are a second chance, too.
+    fn wanted(&self, census: &Census) -> u64 {
+        let stored = census.compressed + census.incompressible;
+        let beside = ((stored + census.same_filled).0 / STORED_DIVISOR + census.below.0 / BELOW_DIVISOR)
+            .min((self.extent.first.0 * 3).div_ceil(4));
+        let in_memory = census.resident + census.leaving;
+        let chances = (CHANCES * census.below.0).min(in_memory.0 / CHANCES_DIVISOR).saturating_sub(stored.0);
+        beside.max(chances)
+    }
+
+    /// Three quarters of the ring: the rest is room for what the server moves out when it finds none.
+    fn stock_max(&self) -> u64 {
+        (self.capacity() * 3).div_ceil(4)
+    }
+
     fn stock(&self, census: &Census) -> u64 {
-        let stored = census.compressed + census.incompressible + census.same_filled;
-        let wanted = stored.0 / STORED_DIVISOR + census.below.0 / BELOW_DIVISOR;
-        wanted.max(STOCK_MIN).min((self.capacity() * 3).div_ceil(4))
+        self.wanted(census).max(STOCK_MIN).min(self.stock_max())
     }
 
     /// Whether as many wait as should.
@@ -119,7 +182,7 @@ impl Ring {
         self.waiting() * 6 < self.stock(census)
     }
 
-    /// Frames there are.
+    /// Frames there are now.
     pub fn capacity(&self) -> u64 {
         self.frames.len() as u64
     }
@@ -195,9 +258,13 @@ impl Ring {
 mod tests {
     use super::*;
 
+    fn ring_of(frames: u64) -> Ring {
+        Ring::new(Frames::fixed(PageCount(frames)))
+    }
+
     #[test]
     fn frames_go_round() {
-        let mut ring = Ring::new(PageCount(8));
+        let mut ring = ring_of(8);
         for round in 0..10 {
             let room = ring.room(PageCount(3));
             ring.filled(PageIndex(round * 10), PageCount(room.count as u64));
@@ -214,7 +281,7 @@ mod tests {
     /// Two batches; one for each 32 pages in RAM, or for two on the medium; three quarters of the ring.
     #[test]
     fn as_many_wait_as_pays() {
-        let mut ring = Ring::new(PageCount(4000));
+        let mut ring = ring_of(4000);
         let in_ram = |pages| Census { compressed: PageCount(pages), ..Census::default() };
         let on_medium = |pages| Census { below: PageCount(pages), ..Census::default() };
         let both = Census { same_filled: PageCount(32_000), ..on_medium(1000) };
@@ -225,19 +292,74 @@ mod tests {
             (on_medium(2000), 1000),
             (both, 1500),
             (in_ram(1 << 20), 3000),
+            (Census { resident: PageCount(1000), leaving: PageCount(4000), ..on_medium(20_000) }, 3000),
         ] {
             assert_eq!(ring.stock(&census), wait, "{census:?}");
         }
         // Of the smallest ring all of it: who waits for a ring that is stocked with nothing waits for ever.
-        assert_eq!(Ring::new(PageCount(1)).stock(&in_ram(0)), 1);
+        assert_eq!(ring_of(1).stock(&in_ram(0)), 1);
         ring.filled(PageIndex(0), PageCount(1000));
         assert!(ring.is_stocked(&in_ram(32_000)) && !ring.is_stocked(&in_ram(32_032)));
-        assert!(!ring.is_bare(&in_ram(96_000)) && Ring::new(PageCount(4000)).is_bare(&in_ram(0)));
+        assert!(!ring.is_bare(&in_ram(96_000)) && ring_of(4000).is_bare(&in_ram(0)));
+    }
+
+    /// Twice as many as are away, half of the memory at most, less those that wait in the pool.
+    #[test]
+    fn what_would_have_to_be_read_gets_a_second_chance() {
+        let ring = Ring::new(Frames { first: PageCount(256), most: PageCount(1 << 16) });
+        let memory = |below, compressed| Census {
+            resident: PageCount(6000),
+            leaving: PageCount(2000),
+            below: PageCount(below),
+            compressed: PageCount(compressed),
+            ..Census::default()
+        };
+        for (census, wanted) in [
+            (memory(0, 0), 0),
+            (memory(1000, 0), 2000),
+            (memory(9000, 0), 4000),
+            (memory(9000, 3500), 500),
+            (memory(9000, 8000), 192),
+        ] {
+            assert_eq!(ring.wanted(&census), wanted, "{census:?}");
+        }
+    }
+
+    /// Windows that are being encoded while the ring grows find their pages, and none is filled twice.
+    #[test]
+    fn a_ring_grows_at_the_end_of_a_round() {
+        let mut ring = Ring::new(Frames { first: PageCount(256), most: PageCount(700) });
+        let census = Census { resident: PageCount(2000), below: PageCount(5000), ..Census::default() };
+        let mut next = 0;
+        let mut fill = |ring: &mut Ring, pages: u64| {
+            for _ in 0..pages / 32 {
+                let room = ring.room(PageCount(32));
+                ring.filled(PageIndex(next), PageCount(room.count as u64));
+                next += room.count as u64;
+                ring.grow(&census);
+            }
+        };
+        fill(&mut ring, 128);
+        assert_eq!(ring.capacity(), 256, "in the middle of a round");
+        let encoding = ring.take(64);
+        fill(&mut ring, 128);
+        assert_eq!((ring.capacity(), ring.filled_ever()), (512, 256));
+        assert!(encoding.frames().all(|frame| ring.page(frame) == Some(PageIndex(u64::from(frame.0)))));
+        fill(&mut ring, 256);
+        assert_eq!((ring.capacity(), ring.waiting(), ring.held()), (700, 448, PageCount(512)));
+        ring.freed(encoding);
+        fill(&mut ring, 192);
+        let rest = ring.take(700);
+        assert_eq!((rest.first, rest.count), (FrameIndex(64), 636));
+        assert!(rest.frames().all(|frame| ring.page(frame) == Some(PageIndex(u64::from(frame.0)))));
+        assert_eq!((ring.capacity(), ring.filled_ever()), (700, 700));
+        ring.freed(rest);
+        assert!(ring.is_quiet());
     }
 
     #[test]
     fn a_page_that_went_back_is_passed_over() {
-        let mut ring = Ring::new(PageCount(4));
+        let mut ring = ring_of(4);
         ring.filled(PageIndex(5), PageCount(3));
         assert!(ring.is_waiting(FrameIndex(1)));
         ring.vacate(FrameIndex(1));
@@ -252,7 +374,7 @@ mod tests {
 
     #[test]
     fn windows_freed_out_of_order_come_back_together() {
-        let mut ring = Ring::new(PageCount(4));
+        let mut ring = ring_of(4);
         ring.filled(PageIndex(0), PageCount(4));
         let (first, second) = (ring.take(2), ring.take(2));
         assert_eq!(ring.room(PageCount(4)).count, 0);

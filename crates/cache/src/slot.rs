@@ -1,17 +1,18 @@
 //! A slot: the eight bytes that say where a page is.
 //!
-//! Three bits of kind, two of age, up to 36 of a frame, a word, or a key, and in the others when the page left. Zero is an
-//! untouched page, so that fresh tables need no filling.
+//! Three bits of kind, three of age, three of level, up to 36 of a frame, a word, or a key, and in the others when the page
+//! left. Zero is an untouched page, so that fresh tables need no filling.
 
 use backing::BackingKey;
 use page::{FrameIndex, PageCount};
-use policy::replacement::Age;
+use policy::replacement::{Age, Level};
 use store::StoreKey;
 
 use crate::words::WordIndex;
 
 const KIND_BITS: u32 = 3;
-const PAYLOAD_SHIFT: u32 = KIND_BITS + Age::BITS;
+const LEVEL_SHIFT: u32 = KIND_BITS + Age::BITS;
+const PAYLOAD_SHIFT: u32 = LEVEL_SHIFT + Level::BITS;
 const PAYLOAD_BITS: u32 = 36;
 const LEFT_SHIFT: u32 = PAYLOAD_SHIFT + PAYLOAD_BITS;
 
@@ -62,12 +63,14 @@ impl Place {
     }
 }
 
-/// A time, in pages that have left the resident set: a counter that begins again after 2^23 of them, some 32 GiB.
+/// A time, in pages that have left the resident set: a counter that begins again after 2^23 of them, some 32 GiB. A slot has
+/// room for multiples of 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Departures(u32);
 
 impl Departures {
-    const BITS: u32 = u64::BITS - LEFT_SHIFT;
+    const UNIT_BITS: u32 = 4;
+    const BITS: u32 = u64::BITS - LEFT_SHIFT + Self::UNIT_BITS;
 
     /// One page more has left.
     #[must_use]
@@ -87,7 +90,7 @@ pub struct Slot(u64);
 
 impl Slot {
     /// A slot that says `place`, with an age that means something for resident and stored pages only. Of a page that has never
-    /// left.
+    /// left, and has no level.
     pub fn new(place: Place, age: Age) -> Self {
         let payload = match place {
             Place::Untouched => return Self(0),
@@ -127,21 +130,33 @@ impl Slot {
         self.moved(self.place(), age)
     }
 
-    /// Another place of a page that has left: when it did so stays.
+    /// Another place of the page: its level and when it left stay.
     #[must_use]
     pub fn moved(self, place: Place, age: Age) -> Self {
-        Self::new(place, age).with_left(self.left())
+        Self::new(place, age).with_level(self.level()).with_left(self.left())
     }
 
-    /// When the page left: so many pages had left before.
+    /// The rounds that it has earned.
+    pub fn level(self) -> Level {
+        Level::from_bits(self.0 >> LEVEL_SHIFT)
+    }
+
+    /// The same place with another level.
+    #[must_use]
+    pub fn with_level(self, level: Level) -> Self {
+        let mask = ((1 << Level::BITS) - 1) << LEVEL_SHIFT;
+        Self(self.0 & !mask | level.bits() << LEVEL_SHIFT)
+    }
+
+    /// When the page left: about so many pages had left before.
     pub fn left(self) -> Departures {
-        Departures((self.0 >> LEFT_SHIFT) as u32)
+        Departures((self.0 >> LEFT_SHIFT << Departures::UNIT_BITS) as u32)
     }
 
-    /// The same place, left at that time.
+    /// The same place, left at about that time.
     #[must_use]
     pub fn with_left(self, left: Departures) -> Self {
-        Self(self.0 & ((1 << LEFT_SHIFT) - 1) | u64::from(left.0) << LEFT_SHIFT)
+        Self(self.0 & ((1 << LEFT_SHIFT) - 1) | u64::from(left.0 >> Departures::UNIT_BITS) << LEFT_SHIFT)
     }
 }
 
@@ -164,13 +179,14 @@ mod tests {
         assert_eq!(places.len(), Place::KINDS);
         for (kind, place) in places.into_iter().enumerate() {
             assert_eq!(place.kind(), kind);
-            let slot = Slot::new(place, Age::HOT);
+            let slot = Slot::new(place, Age::STUCK);
             assert_eq!(slot.place(), place);
             assert_eq!(slot.with_age(Age::TOUCHED).place(), place);
-            let left = Departures((1 << Departures::BITS) - 2);
-            let stamped = slot.with_left(left).with_age(Age::TOUCHED);
-            assert_eq!((stamped.place(), stamped.left()), (place, left));
-            assert!(place == Place::Untouched || slot.age() == Age::HOT);
+            let left = Departures((1 << Departures::BITS) - 32);
+            let level = Level::from_bits(6);
+            let stamped = slot.with_level(level).with_left(left).with_age(Age::TOUCHED);
+            assert_eq!((stamped.place(), stamped.level(), stamped.left()), (place, level, left));
+            assert!(place == Place::Untouched || slot.age() == Age::STUCK);
         }
         assert_eq!(Slot::default().place(), Place::Untouched);
     }
@@ -180,6 +196,16 @@ mod tests {
         let then = Departures((1 << Departures::BITS) - 2);
         let now = (0..5).fold(then, |time, _| time.next());
         assert_eq!((now.since(then), then.since(then), now), (PageCount(5), PageCount(0), Departures(3)));
+    }
+
+    /// Up to 15 too many, never too few.
+    #[test]
+    fn a_slot_knows_to_sixteen_pages_when_its_page_left() {
+        for number in [0, 1, 15, 16, 1000, (1 << Departures::BITS) - 1] {
+            let left = Departures(number);
+            let since = left.next().since(Slot::default().with_left(left).left());
+            assert!((1..=16).contains(&since.0), "{number}: {since:?}");
+        }
     }
 
     #[test]

@@ -57,9 +57,9 @@ impl<S: Store> Cache<S> {
 
     /// How many pages from `page` on are resident and without an age.
     fn run_length(&self, page: PageIndex, run_max: PageCount) -> PageCount {
-        let unwanted = Slot::new(Place::Resident, Age::NONE);
+        let is_unwanted = |slot: Slot| slot.place() == Place::Resident && slot.age() == Age::NONE;
         let mut count = PageCount(1);
-        while count < run_max && self.table.get(page + count) == unwanted {
+        while count < run_max && is_unwanted(self.table.get(page + count)) {
             count += PageCount(1);
         }
         count

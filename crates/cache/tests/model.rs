@@ -149,8 +149,11 @@ fn one(seed: u64) {
             }
         }
         compare(&mut cache, page, twin.get(&page).copied(), seed);
+        // A slot knows it to sixteen pages.
         let distance = twin.get(&page).and_then(|twin| twin.refault_distance(frame));
-        assert_eq!(cache.refault_distance(page), distance, "seed {seed}");
+        let told = cache.refault_distance(page);
+        let is_near = |(told, exact): (PageCount, PageCount)| (exact.0..exact.0 + 16).contains(&told.0);
+        assert!(told.is_some() == distance.is_some() && told.zip(distance).is_none_or(is_near), "seed {seed}");
         if step % 50 == 0 {
             cache.check();
         }

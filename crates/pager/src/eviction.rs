@@ -392,6 +392,7 @@ fn move_out<K: Kernel, S: Store>(
         state.end_window();
     }
     state.ring.filled(page, moved.done);
+    state.ring.grow(&state.cache.census());
     state.moves.note_run(moved.done);
     pager.entry.add(Counter::Reclaimed, moved.done.0);
     let stopped = PageRange::new(page + moved.done, PageCount(1));
@@ -408,7 +409,7 @@ fn move_out<K: Kernel, S: Store>(
         Some(Errno::INVAL) if count > PageCount(1) => move_out(pager, state, page, PageCount(1), first),
         // Locked, or its protection has changed: later perhaps.
         Some(Errno::INVAL | Errno::FAULT | Errno::NOMEM) => {
-            state.cache.touch(stopped.start, Age::HOT);
+            state.cache.touch(stopped.start, Age::STUCK);
             pager.entry.add(Counter::Unmovable, 1);
             Evicted::Moved(moved.done)
         }
@@ -438,7 +439,7 @@ pub(crate) fn evict_shared<K: Kernel, S: Store>(pager: &Pager<K, S>, range: Page
     };
     if matches!(evicted, Evicted::Shared(_)) || unshared.is_err() {
         // Pinned for a device, or not ours to touch: it keeps its place for some rounds.
-        state.cache.touch(range.start, Age::HOT);
+        state.cache.touch(range.start, Age::STUCK);
         pager.entry.add(Counter::Unmovable, 1);
         return Evicted::Moved(PageCount::ZERO);
     }

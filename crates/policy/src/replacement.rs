@@ -1,9 +1,9 @@
-//! Replacement: a clock whose pages carry a small age.
+//! Replacement: a clock whose pages carry a small age, and a level that they have earned.
 //!
 //! The hand passes over the resident pages. A page with an age loses some of it and stays; a page without is reclaimed.
-//! What gives a page its age is how it came to be resident. The kernel shows us no accessed bits (docs/userfaultfd.md,
-//! "Finding cold pages"), so the one honest sign of use is a fault, and the sooner it comes behind the page's leaving, the
-//! longer the page is kept: longest if it was still waiting in the frames to be encoded.
+//! What gives a page its age is how it came to be resident, now and before. The kernel shows us no accessed bits
+//! (docs/userfaultfd.md, "Finding cold pages"), so the one honest sign of use is a fault, and the sooner it comes behind the
+//! page's leaving, the longer the page is kept. Who comes back soon again and again is kept longer each time: its level rises.
 
 use page::PageCount;
 
@@ -24,34 +24,78 @@ pub struct Age(u8);
 
 impl Age {
     /// Bits that an age needs.
-    pub const BITS: u32 = 2;
+    pub const BITS: u32 = 3;
     /// Goes at the next look: fetched ahead, or of unknown use.
     pub const NONE: Self = Self(0);
     /// Asked for by the program for the first time.
     pub const TOUCHED: Self = Self(1);
-    /// Came back before it was even encoded, or could not be moved out.
-    pub const HOT: Self = Self(3);
-
-    /// Of a page that the program asks for. `distance` pages have left since it did, `None` if it never had; memory holds
-    /// `memory` of them.
-    ///
-    /// With so much more memory it would not have left (the refault distance of Linux, `mm/workingset.c`). So who comes back
-    /// within half of a round of the hand is used more than once in the next, and who comes back later is no better than
-    /// those that leave for it.
-    pub fn of_refault(distance: Option<PageCount>, memory: PageCount) -> Self {
-        let Some(distance) = distance else { return Self::TOUCHED };
-        let halvings = [2, 4, 8].into_iter().take_while(|part| distance.0 < memory.0 / part).count();
-        Self(halvings as u8)
-    }
+    /// Could not be moved out.
+    pub const STUCK: Self = Self(3);
 
     /// The age with these low bits.
     pub const fn from_bits(bits: u64) -> Self {
-        Self((bits & 3) as u8)
+        Self((bits & ((1 << Self::BITS) - 1)) as u8)
     }
 
     /// Its bits.
     pub const fn bits(self) -> u64 {
         self.0 as u64
+    }
+}
+
+/// How many rounds of the hand a page has earned each time it is asked for. It keeps its level while it is away.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Level(u8);
+
+impl Level {
+    /// Bits that a level needs: as many as an age.
+    pub const BITS: u32 = Age::BITS;
+    /// Of a page that has never come back soon.
+    pub const NONE: Self = Self(0);
+    const MAX: Self = Self((1 << Self::BITS) - 1);
+
+    fn raised(self) -> Self {
+        Self(self.0 + 1).min(Self::MAX)
+    }
+
+    fn lowered(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
+    /// The level with these low bits.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self((bits & ((1 << Self::BITS) - 1)) as u8)
+    }
+
+    /// Its bits.
+    pub const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+/// The age and the level of a page that arrives and had `level` when it left. `distance` pages have left since it did, `None` if
+/// it never had; memory holds `memory` of them.
+///
+/// With so much more memory it would not have left (the refault distance of Linux, `mm/workingset.c`). So who comes back within
+/// half of a round of the hand is used more than once in the next, and who comes back later is no better than those that leave
+/// for it. Within a quarter, or before it was encoded, the level rises; beyond a half it falls.
+pub fn arrive(arrival: Arrival, level: Level, distance: Option<PageCount>, memory: PageCount) -> (Age, Level) {
+    match (arrival, distance) {
+        (Arrival::Along, _) => (Age::NONE, level),
+        (Arrival::Asked, None) => (Age::TOUCHED, Level::NONE),
+        (Arrival::Recalled, _) => {
+            let level = level.raised();
+            (Age(level.0), level)
+        }
+        (Arrival::Asked, Some(distance)) => {
+            let halvings = [2, 4, 8].into_iter().take_while(|part| distance.0 < memory.0 / part).count();
+            let level = match halvings {
+                0 => level.lowered(),
+                1 => level,
+                _ => level.raised(),
+            };
+            (Age((halvings as u8).max(level.0)), level)
+        }
     }
 }
 
@@ -78,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_page_survives_as_many_looks_as_its_age() {
-        for (age, looks) in [(Age::NONE, 0), (Age::TOUCHED, 1), (Age::HOT, 3)] {
+        for (age, looks) in [(Age::NONE, 0), (Age::TOUCHED, 1), (Age::STUCK, 3)] {
             let mut age = age;
             for _ in 0..looks {
                 let Verdict::Keep(younger) = look(age) else { panic!("{age:?} went too early") };
@@ -88,19 +132,40 @@ mod tests {
         }
     }
 
+    const MEMORY: PageCount = PageCount(800);
+
     #[test]
     fn who_comes_back_sooner_stays_longer() {
-        let memory = PageCount(800);
-        let age = |distance| Age::of_refault(Some(PageCount(distance)), memory).bits();
+        let age = |distance| arrive(Arrival::Asked, Level::NONE, Some(PageCount(distance)), MEMORY).0.bits();
         assert_eq!([0, 99, 100, 199, 200, 399, 400, 1 << 22].map(age), [3, 3, 2, 2, 1, 1, 0, 0]);
-        assert_eq!(Age::of_refault(None, memory), Age::TOUCHED);
-        assert_eq!(Age::of_refault(Some(PageCount::ZERO), PageCount::ZERO), Age::NONE);
+        assert_eq!(arrive(Arrival::Asked, Level(5), None, MEMORY), (Age::TOUCHED, Level::NONE));
+        assert_eq!(arrive(Arrival::Asked, Level::NONE, Some(PageCount::ZERO), PageCount::ZERO).0, Age::NONE);
+    }
+
+    /// A round more each time, up to seven; and each time that it was away for long, a round less.
+    #[test]
+    fn who_comes_back_soon_again_and_again_is_kept_for_longer() {
+        let stays = |arrival, distance: u64, times| {
+            let mut level = Level::NONE;
+            let mut stay = |_| {
+                let (age, earned) = arrive(arrival, level, Some(PageCount(distance)), MEMORY);
+                level = earned;
+                age.bits()
+            };
+            (0..times).map(&mut stay).collect::<Vec<_>>()
+        };
+        assert_eq!(stays(Arrival::Recalled, 10, 9), [1, 2, 3, 4, 5, 6, 7, 7, 7]);
+        assert_eq!(stays(Arrival::Asked, 150, 5), [2, 2, 3, 4, 5]);
+        assert_eq!(stays(Arrival::Asked, 300, 3), [1, 1, 1]);
+        let late = arrive(Arrival::Asked, Level(4), Some(PageCount(700)), MEMORY);
+        assert_eq!(late, (Age(3), Level(3)));
+        assert_eq!(arrive(Arrival::Along, Level(4), Some(PageCount(1)), MEMORY), (Age::NONE, Level(4)));
     }
 
     #[test]
     fn ages_fit_their_bits() {
         for bits in 0..1 << Age::BITS {
-            assert_eq!(Age::from_bits(bits).bits(), bits);
+            assert_eq!((Age::from_bits(bits).bits(), Level::from_bits(bits).bits()), (bits, bits));
         }
     }
 }

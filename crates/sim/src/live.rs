@@ -3,7 +3,7 @@
 //! Hand, page table and ring are those of `cache`; ages, streams and what is dropped behind walks those of `policy`. Only the
 //! order of calls is told again here, from `crates/pager`, and its numbers, which it keeps to itself.
 
-use cache::ring::Ring;
+use cache::ring::{Frames, Ring};
 use cache::{Cache, Hand};
 use page::{FrameIndex, PageCount, PageIndex};
 use policy::drop_behind::{DropBehind, Run, Victim};
@@ -20,10 +20,6 @@ pub const ENCODE_BATCH: usize = 64;
 const MOVE_BATCH: PageCount = PageCount(32);
 /// Pages that the hand passes at a time.
 const LOOKS_MAX: u64 = 4096;
-/// The part of memory that may wait to be encoded, as a divisor, and its bounds in pages.
-const FRAMES_DIVISOR: u64 = 32;
-const FRAMES_MIN: u64 = 256;
-const FRAMES_MAX: u64 = 1 << 20;
 /// The part of what may wait that a walk may use again, as a divisor.
 const LAG_DIVISOR: u64 = 2;
 
@@ -50,9 +46,10 @@ pub struct Live<S> {
 impl<S: Store> Live<S> {
     /// For a memory of `size`. Below the smallest budget, 4096 pages, which is for comparisons only, a quarter may wait.
     pub fn new(cache: Cache<S>, size: PageCount) -> Self {
-        let frames = (size.0 / FRAMES_DIVISOR).clamp(FRAMES_MIN, FRAMES_MAX).min((size.0 / 4).max(1));
-        let behind = DropBehind::new(PageCount(frames / LAG_DIVISOR));
-        let ring = Ring::new(PageCount(frames));
+        let Frames { first, most } = Frames::of(size);
+        let first = first.min(PageCount((size.0 / 4).max(1)));
+        let behind = DropBehind::new(PageCount(first.0 / LAG_DIVISOR));
+        let ring = Ring::new(Frames { first, most: most.min(size).max(first) });
         let (streams, descents) = (Streams::default(), Descents::default());
         Self { cache, ring, streams, descents, hand: Hand::default(), behind }
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use backing::{BackingStore, MemoryBacking};
+use cache::ring::Frames;
 use cache::system::{Choice as _, PRESETS, SizingName, System};
 use page::{ByteCount, PageCount, PageIndex};
 use sys::kernel::PageRange;
@@ -165,7 +166,8 @@ fn everything_with_swap() {
         let bytes = 4 << 20;
         let share = ByteCount((5 << 18) + random.below(1 << 19));
         let mix = Mix { layout: random.below(8), noise: random.below(10), words: 1, ..Mix::PLAIN };
-        let frames = PageCount(16 + random.below(300));
+        let first = PageCount(16 + random.below(300));
+        let frames = Frames { first, most: first + PageCount(random.below(3) * 200) };
         let interleave = [0, 3, 12, 40][random.below(4) as usize];
         Setup { mix, share, frames, interleave, swap: Some((Box::new(MemoryBacking::new(bytes)), bytes)), ..setup }
     });

@@ -34,12 +34,18 @@ impl Pleat {
 
     fn make_room(&mut self) {
         while self.live.held() >= self.size {
-            // A miss counts, whatever it costs: as on a medium.
-            let away = Census { below: self.live.cache.census().same_filled, ..Census::default() };
-            if self.live.ring.is_stocked(&away) || self.live.move_out().is_none() {
+            let census = self.census();
+            if self.live.ring.is_stocked(&census) || self.live.move_out().is_none() {
                 self.encode();
             }
+            self.live.ring.grow(&census);
         }
+    }
+
+    /// A miss counts, whatever it costs: as if all that has left were on a medium.
+    fn census(&self) -> Census {
+        let Census { resident, leaving, same_filled, .. } = self.live.cache.census();
+        Census { resident, leaving, below: same_filled, ..Census::default() }
     }
 
     fn encode(&mut self) {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use backing::{BackingError, MemoryBacking, WriteJob};
 use cache::Place;
+use cache::ring::Frames;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::{Access, Call, FakeKernel};
 use sys::kernel::{Kernel as _, Message, PageRange};
@@ -131,8 +132,12 @@ pub(super) fn range(start: u64, count: u64) -> PageRange {
 impl Play {
     pub(super) fn new(tree: Rc<RefCell<Tree>>, scripts: [&[Op]; 2], also: Also) -> Rc<Self> {
         let swap: Box<dyn backing::BackingStore> = Box::new(MemoryBacking::new(BACKING_BYTES));
-        let setup =
-            Setup { interleave: 0, swap: Some((swap, BACKING_BYTES)), frames: PageCount(32), ..Setup::plain(1) };
+        let setup = Setup {
+            interleave: 0,
+            swap: Some((swap, BACKING_BYTES)),
+            frames: Frames::fixed(PageCount(32)),
+            ..Setup::plain(1)
+        };
         let mut world = World::new(setup);
         for start in [0, OTHER] {
             world.program.borrow_mut().map(&world.pager.kernel, range(start, PAGES));
