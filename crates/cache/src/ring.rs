@@ -3,7 +3,7 @@
 //! Waiting is their second chance: a page that is wanted meanwhile is moved back for the price of the fault alone, and
 //! the clock learns that it was too early. Frames are filled at the tail, encoded from the head, and freed at the base,
 //! each time in runs of neighbours, so that one call to the kernel serves many. The ring begins small, and takes more frames
-//! where what leaves it would have to be read from a medium.
+//! where what leaves it would have to be read from a slow medium.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,8 +17,8 @@ const STORED_DIVISOR: u64 = 32;
 const BELOW_DIVISOR: u64 = 2;
 /// Two batches: behind the one that is encoded there is still one, so that the server need not be helped with moving.
 const STOCK_MIN: u64 = 128;
-/// Pages that wait for each that is on the medium, and the part of the pages in memory that waits at most, as a divisor, where
-/// the medium has all that is away (decision 37).
+/// Pages that wait for each that is on a slow medium, and the part of the pages in memory that waits at most, as a divisor, where
+/// that has all that is away (decision 37).
 const CHANCES: u64 = 2;
 const CHANCES_DIVISOR: u64 = 2;
 
@@ -82,6 +82,8 @@ impl Window {
 pub struct Ring {
     frames: Vec<Frame>,
     extent: Frames,
+    /// Whether more wait where what leaves would have to be read.
+    gives_chances: bool,
     /// Frames filled before the positions began at zero.
     filled_before: u64,
     base: u64,
@@ -96,7 +98,7 @@ impl Ring {
     pub fn new(extent: Frames) -> Self {
         assert!(extent.first > PageCount::ZERO && extent.first <= extent.most);
         let frames = vec![Frame::Empty; extent.first.0 as usize];
-        Self { frames, extent, filled_before: 0, base: 0, head: 0, tail: 0, held: 0 }
+        Self { frames, extent, gives_chances: false, filled_before: 0, base: 0, head: 0, tail: 0, held: 0 }
     }
 
     fn index(&self, position: u64) -> usize {
@@ -126,6 +128,11 @@ impl Ring {
         self.held += count.0;
     }
 
+    /// Whether a read costs so much that a large part of the memory should wait (`policy::replacement::wants_second_chances`).
+    pub fn give_chances(&mut self, gives_chances: bool) {
+        self.gives_chances = gives_chances;
+    }
+
     /// Takes twice as many frames if more should wait than there is room for. Only at the end of a round, where the frames in use
     /// are all in it: so each keeps its place.
     pub fn grow(&mut self, census: &Census) {
@@ -153,11 +160,15 @@ impl Ring {
 
     /// Frames that should wait while pages are as `census` says. To wait costs those who ask for a page about what it would cost if
     /// it were encoded, and tells which pages are in use: that pays where many pages are away, and where what is missing is read from a
-    /// medium. There twice as many wait as are away, half of the memory at the most; but the pool's pages are a second chance, too.
+    /// medium. From a slow one: twice as many wait as are away, half of the memory at the most; but the pool's pages are a second
+    /// chance, too.
     fn wanted(&self, census: &Census) -> u64 {
         let stored = census.compressed + census.incompressible;
         let beside = ((stored + census.same_filled).0 / STORED_DIVISOR + census.below.0 / BELOW_DIVISOR)
             .min((self.extent.first.0 * 3).div_ceil(4));
+        if !self.gives_chances {
+            return beside;
+        }
         let in_memory = census.resident + census.leaving;
         let chances = (CHANCES * census.below.0).min(in_memory.0 / CHANCES_DIVISOR).saturating_sub(stored.0);
         beside.max(chances)
@@ -306,7 +317,7 @@ mod tests {
     /// Twice as many as are away, half of the memory at most, less those that wait in the pool.
     #[test]
     fn what_would_have_to_be_read_gets_a_second_chance() {
-        let ring = Ring::new(Frames { first: PageCount(256), most: PageCount(1 << 16) });
+        let mut ring = Ring::new(Frames { first: PageCount(256), most: PageCount(1 << 16) });
         let memory = |below, compressed| Census {
             resident: PageCount(6000),
             leaving: PageCount(2000),
@@ -314,6 +325,8 @@ mod tests {
             compressed: PageCount(compressed),
             ..Census::default()
         };
+        assert_eq!(ring.wanted(&memory(9000, 0)), 192, "reads cost little");
+        ring.give_chances(true);
         for (census, wanted) in [
             (memory(0, 0), 0),
             (memory(1000, 0), 2000),
@@ -330,6 +343,7 @@ mod tests {
     fn a_ring_grows_at_the_end_of_a_round() {
         let mut ring = Ring::new(Frames { first: PageCount(256), most: PageCount(700) });
         let census = Census { resident: PageCount(2000), below: PageCount(5000), ..Census::default() };
+        ring.give_chances(true);
         let mut next = 0;
         let mut fill = |ring: &mut Ring, pages: u64| {
             for _ in 0..pages / 32 {

@@ -5,7 +5,7 @@
 use page::{ByteCount, PageIndex};
 use policy::area::divider::{self, Held, LOOK_NS};
 use policy::area::marginal::Costs;
-use policy::replacement::Arrival;
+use policy::replacement::{Arrival, wants_second_chances};
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -97,6 +97,8 @@ pub(crate) struct Looks {
     next_ns: u64,
     costs: Costs,
     encode_ns: u64,
+    recall_ns: u64,
+    staged: Sum,
     compressed: Sum,
     below: Sum,
     encoded: Sum,
@@ -104,8 +106,9 @@ pub(crate) struct Looks {
 
 impl Default for Looks {
     fn default() -> Self {
-        let none = Sum::default();
-        Self { next_ns: 0, costs: COSTS_AT_FIRST, encode_ns: 0, compressed: none, below: none, encoded: none }
+        let (costs, none) = (COSTS_AT_FIRST, Sum::default());
+        let [staged, compressed, below, encoded] = [none; 4];
+        Self { next_ns: 0, costs, encode_ns: 0, recall_ns: costs.compressed_ns, staged, compressed, below, encoded }
     }
 }
 
@@ -127,6 +130,7 @@ impl Looks {
         let mut state = pager.lock();
         if !state.frozen {
             state.divide(costs);
+            state.ring.give_chances(wants_second_chances(below_ns, self.recall_ns + FAULT_NS));
         }
     }
 
@@ -134,6 +138,8 @@ impl Looks {
         let compressed = Sum::of_faults(entry, FaultKind::Compressed).mean_since(&mut self.compressed);
         let below = Sum::of_faults(entry, FaultKind::Backed).mean_since(&mut self.below);
         let encoded = Sum::of_encodings(entry).mean_since(&mut self.encoded);
+        let staged = Sum::of_faults(entry, FaultKind::Staged).mean_since(&mut self.staged);
+        self.recall_ns = staged.unwrap_or(self.recall_ns);
         self.costs.compressed_ns = compressed.unwrap_or(self.costs.compressed_ns);
         self.costs.below_ns = below.unwrap_or(self.costs.below_ns);
         self.encode_ns = encoded.unwrap_or(self.encode_ns);

@@ -107,10 +107,10 @@ fn thrasher_gains_nothing_where_it_does_not_fit() {
     }
 }
 
-/// The same with an area of a fixed size, as the paper has it. One that is too small for what is missing gains a tenth at most; that it
-/// loses nothing is because pages go to the device together here, are dropped behind the walk, and wait for their second chance.
+/// The same with an area of a fixed size, as the paper has it. One that is too small for what is missing gains nothing; that it loses
+/// nothing either is because pages go to the device together here, and are dropped behind the walk.
 #[test]
-fn thrasher_gains_little_from_a_fixed_area_that_is_too_small() {
+fn thrasher_gains_nothing_from_a_fixed_area_that_is_too_small() {
     let thrasher = Program::new("thrasher", 8192, 60_000, 1_000, 0.5).on("tuduce-gross-g5", "disk-tuduce-gross-g5");
     let without = thrasher.run("off", 0.8);
     let times = [0.05, 0.1, 0.2, 0.3, 0.5].map(|of_ram| {
@@ -118,7 +118,7 @@ fn thrasher_gains_little_from_a_fixed_area_that_is_too_small() {
         without.run_seconds / with.run_seconds
     });
     println!("as fast with a twentieth to a half of the RAM as area: {times:.2?}");
-    assert!(times[..2].iter().all(|times| (0.9..1.15).contains(times)) && times.is_sorted(), "{times:?}");
+    assert!(times[..2].iter().all(|times| (0.9..1.05).contains(times)) && times.is_sorted(), "{times:?}");
     assert!(times[4] > 100.0, "{times:?}");
 }
 

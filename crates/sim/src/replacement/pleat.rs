@@ -26,7 +26,8 @@ impl Pleat {
     pub(super) fn new(size: PageCount) -> Self {
         // All pages count as one repeated word: the store stays empty.
         let store = Slabs::new(1 << 24).expect("16 MiB of address space");
-        let live = Live::new(Cache::new(store, None), size);
+        let mut live = Live::new(Cache::new(store, None), size);
+        live.ring.give_chances(true);
         // Below the smallest budget the same part of memory as there.
         let batch = ENCODE_BATCH.min((size.0 as usize / 64).max(1));
         Self { size, live, batch, misses: 0, soft_faults: 0 }
@@ -42,7 +43,7 @@ impl Pleat {
         }
     }
 
-    /// A miss counts, whatever it costs: as if all that has left were on a medium.
+    /// A miss counts, whatever it costs: as if all that has left were on a slow medium.
     fn census(&self) -> Census {
         let Census { resident, leaving, same_filled, .. } = self.live.cache.census();
         Census { resident, leaving, below: same_filled, ..Census::default() }
