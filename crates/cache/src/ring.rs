@@ -134,7 +134,7 @@ impl Ring {
     }
 
     /// Takes twice as many frames if more should wait than there is room for. Only at the end of a round, where the frames in use
-    /// are all in it: so each keeps its place.
+    /// are all in it: so each keeps its place. Not between [`Ring::room`] and [`Ring::filled`]: the room is elsewhere then.
     pub fn grow(&mut self, census: &Census) {
         let frames = self.capacity();
         if !self.tail.is_multiple_of(frames) || self.tail == 0 || frames >= self.extent.most.0 {

@@ -131,6 +131,7 @@ impl Worker {
         if state.is_holding() {
             return Evicted::Changing;
         }
+        state.ring.grow(&state.cache.census());
         let room = state.ring.room(MOVE_BATCH);
         if room.count == 0 {
             return Evicted::NoFrames;
@@ -392,7 +393,6 @@ fn move_out<K: Kernel, S: Store>(
         state.end_window();
     }
     state.ring.filled(page, moved.done);
-    state.ring.grow(&state.cache.census());
     state.moves.note_run(moved.done);
     pager.entry.add(Counter::Reclaimed, moved.done.0);
     let stopped = PageRange::new(page + moved.done, PageCount(1));

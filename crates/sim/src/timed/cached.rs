@@ -285,8 +285,8 @@ impl Cached {
                 break;
             }
             let census = self.live.cache.census();
-            let moved = if self.live.ring.is_stocked(&census) { None } else { self.live.move_out() };
             self.live.ring.grow(&census);
+            let moved = if self.live.ring.is_stocked(&census) { None } else { self.live.move_out() };
             self.note_leave(moved);
             work_ns += moved.map_or(0, |run| run.count.0) as f64 * machine.move_out.ns;
             let encoded = if moved.is_none() { self.encode(run, &mut work_ns) } else { 0 };
