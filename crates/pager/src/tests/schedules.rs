@@ -190,7 +190,7 @@ fn second_chances() {
         let system = System { sizing: SizingName::Fixed, ..PRESETS[0].1 };
         let interleave = [0, 3, 12, 40][random.below(4) as usize];
         let swap = Some((Box::new(MemoryBacking::new(bytes)) as Box<dyn BackingStore>, bytes));
-        Setup { mix, share, frames, interleave, swap, system, ..setup }
+        Setup { share, frames, mix, swap, interleave, system, ..setup }
     });
     assert!(seen.frames > 1000, "{seen:?}");
 }
