@@ -241,9 +241,6 @@ pub(crate) fn faults(membership: &Membership) -> Faults {
     if membership.is_in_user_mode() { Faults::OfUserMode } else { Faults::All }
 }
 
-/// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program
-/// exceeds its budget: twice as many, for a slab takes a span of addresses that it fills by half at least. With a limit
-/// on addresses that may not be raised there are enough for the budget.
 /// Addresses for all the frames that there may be; where those are scarce, for as many as there are to begin with.
 fn reserve_frames(budget: ByteCount, stack: usize) -> Result<(Frames, Quarters), Errno> {
     let frames = Frames::of(PageCount(budget.0 / PAGE_BYTES as u64));
@@ -252,6 +249,9 @@ fn reserve_frames(budget: ByteCount, stack: usize) -> Result<(Frames, Quarters),
     open(frames).or_else(|_| open(few))
 }
 
+/// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program
+/// exceeds its budget: twice as many, for a slab takes a span of addresses that it fills by half at least. With a limit
+/// on addresses that may not be raised there are enough for the budget.
 fn open_store(
     membership: &Membership,
     system: &System,

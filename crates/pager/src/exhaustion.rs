@@ -2,10 +2,16 @@
 //!
 //! A budget that cannot be met must not hold faults up for ever, so after some rounds without any gain they are served
 //! beyond it, and the user hears of it, or the program is stopped. A device that takes its time is no reason for that, nor
-//! a ring that fills: who calls a healthy run exhausted may end it.
+//! a ring that fills, nor a hand that has to go round many pages until it finds one without an age: who calls a healthy run
+//! exhausted may end it.
+
+use page::PageCount;
+use policy::replacement::Age;
 
 /// Rounds without any gain, while room is short, before the budget counts as out of reach.
 const ROUNDS: u32 = 40;
+/// Pages that the hand passes in a round at least, on a slow machine.
+const LOOKS: u64 = 16_384;
 /// How long a device may take for one segment before it counts as no help. Disks that wake up take so long.
 const DEVICE_NS_MAX: u64 = 5_000_000_000;
 /// The longest time between two rounds that counts: a stopped process, or a suspended machine, makes longer ones, and its device does
@@ -19,6 +25,8 @@ pub(crate) struct Effort {
     pub(crate) has_gained: bool,
     /// Pages wait in frames that did not before, and none has been encoded in vain.
     pub(crate) fills_ring: bool,
+    /// Pages that the hand goes round.
+    pub(crate) resident: PageCount,
     /// The device has not taken yet what it was given; and how many bytes it has taken so far.
     pub(crate) device: Option<u64>,
 }
@@ -50,7 +58,8 @@ impl Exhaustion {
         if !is_slow && !effort.fills_ring {
             self.rounds = self.rounds.saturating_add(1);
         }
-        self.rounds >= ROUNDS
+        // Time for the hand to take all of their ages.
+        self.rounds >= ROUNDS + (effort.resident.0 / LOOKS << Age::BITS) as u32
     }
 }
 
@@ -58,7 +67,7 @@ impl Exhaustion {
 mod tests {
     use super::*;
 
-    const VAIN: Effort = Effort { has_gained: false, fills_ring: false, device: None };
+    const VAIN: Effort = Effort { has_gained: false, fills_ring: false, resident: PageCount(1000), device: None };
 
     fn judge(exhaustion: &mut Exhaustion, effort: Effort, rounds: u32, from_ns: u64) -> bool {
         (0..rounds).fold(false, |_, round| exhaustion.judge(effort, true, from_ns + u64::from(round) * 1_000_000))
@@ -72,6 +81,15 @@ mod tests {
         assert!(!exhaustion.judge(Effort { has_gained: true, ..VAIN }, true, 0));
         assert!(!judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
         assert!(!exhaustion.judge(VAIN, false, 0), "room is not short");
+    }
+
+    /// A gibibyte of pages that all have the highest age: seven rounds of the hand until one may go.
+    #[test]
+    fn a_hand_that_only_ages_pages_has_time_to() {
+        let many = Effort { resident: PageCount(1 << 18), ..VAIN };
+        let mut exhaustion = Exhaustion::default();
+        assert!(!judge(&mut exhaustion, many, ROUNDS + 7 * 16, 0));
+        assert!(judge(&mut exhaustion, many, 16, 0), "but not for ever");
     }
 
     #[test]

@@ -285,6 +285,7 @@ impl Reclaimer {
             if state.goal() == ByteCount::ZERO {
                 return effort;
             }
+            effort.resident = state.cache.census().resident;
             state.ring.filled_ever()
         };
         let mut encoded_frames = 0;
