@@ -59,7 +59,7 @@ impl Exhaustion {
             self.rounds = self.rounds.saturating_add(1);
         }
         // Time for the hand to take all of their ages.
-        self.rounds >= ROUNDS + (effort.resident.0 / LOOKS << Age::BITS) as u32
+        self.rounds >= ROUNDS + ((effort.resident.0 / LOOKS) << Age::BITS) as u32
     }
 }
 
