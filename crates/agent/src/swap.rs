@@ -81,7 +81,7 @@ const UNREADABLE_BYTES: Range<u64> = (8 << 20) + (32 << 10)..(8 << 20) + (36 << 
 static HAS_FAULT: AtomicBool = AtomicBool::new(false);
 
 /// What each read of `swap-seeks` takes at least: about what a disk needs.
-const SEEK: Duration = Duration::from_millis(4);
+const SEEK: Duration = Duration::from_millis(6);
 
 /// A device that is slow, does not give some bytes back, or takes none.
 struct Faulty {

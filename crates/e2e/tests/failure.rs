@@ -149,9 +149,9 @@ fn a_swap_file_that_cannot_be_read_ends_the_program() {
     }
 }
 
-/// 20 MiB of noise, then a part of it used all the time and the rest now and then.
-const SKEWED: &str = "import hashlib, random\nr = random.Random(7)\nx = [bytearray(r.randbytes(4000)) for _ in range(5000)]\n\
-                      for i in range(2500): x[int(5000 * r.random() ** 9)][i % 4000] ^= 1\n\
+/// 13 MiB of noise, then a part of it used all the time and the rest now and then.
+const SKEWED: &str = "import hashlib, random\nr = random.Random(7)\nx = [bytearray(r.randbytes(4000)) for _ in range(3200)]\n\
+                      for i in range(800): x[int(3200 * r.random() ** 9)][i % 4000] ^= 1\n\
                       h = hashlib.sha256()\nfor b in x: h.update(b)\nprint(h.hexdigest())";
 
 /// A device whose reads take as long as a disk's: a large part of the memory waits for a second chance (decision 37), and all comes
@@ -163,7 +163,7 @@ fn a_swap_file_that_is_slow_gives_pages_a_second_chance() {
     let before = plain(&job);
     for mode in MODES {
         let area = ["--sizing=fixed", "--pool-size=1M"].map(str::to_owned);
-        let options: Vec<String> = turn.options_in(mode, "22M").into_iter().chain(area).collect();
+        let options: Vec<String> = turn.options_in(mode, "16M").into_iter().chain(area).collect();
         let mut command = pleat_command(&options, &job);
         command.env("PLEAT_FAULT", "swap-seeks");
         let after = folded_by(command);
