@@ -245,7 +245,7 @@ pub(crate) fn faults(membership: &Membership) -> Faults {
 fn reserve_frames(budget: ByteCount, stack: usize) -> Result<(Frames, Quarters), Errno> {
     let frames = Frames::of(PageCount(budget.0 / PAGE_BYTES as u64));
     let few = Frames::fixed(frames.first);
-    let open = |frames: Frames| Quarters::reserve(frames.most, stack).map(|quarters| (frames, quarters));
+    let open = |frames: Frames| Quarters::reserve(frames.most, frames.first, stack).map(|quarters| (frames, quarters));
     open(frames).or_else(|_| open(few))
 }
 

@@ -135,16 +135,22 @@ impl Ring {
 
     /// Takes twice as many frames if more should wait than there is room for. Only at the end of a round, where the frames in use
     /// are all in it: so each keeps its place. Not between [`Ring::room`] and [`Ring::filled`]: the room is elsewhere then.
-    pub fn grow(&mut self, census: &Census) {
+    /// `open` makes so many frames usable, or says that it cannot: then the ring stays as it is.
+    pub fn grow(&mut self, census: &Census, open: impl FnOnce(PageCount) -> bool) {
         let frames = self.capacity();
         if !self.tail.is_multiple_of(frames) || self.tail == 0 || frames >= self.extent.most.0 {
             return;
         }
         if self.wanted(census) > self.stock_max() {
+            let more = PageCount(2 * frames).min(self.extent.most);
+            if !open(more) {
+                self.extent.most = PageCount(frames);
+                return;
+            }
             let round = self.tail - frames;
             self.filled_before += round;
             (self.base, self.head, self.tail) = (self.base - round, self.head - round, frames);
-            self.frames.resize((2 * frames).min(self.extent.most.0) as usize, Frame::Empty);
+            self.frames.resize(more.0 as usize, Frame::Empty);
         }
     }
 
@@ -350,7 +356,7 @@ mod tests {
                 let room = ring.room(PageCount(32));
                 ring.filled(PageIndex(next), PageCount(room.count as u64));
                 next += room.count as u64;
-                ring.grow(&census);
+                ring.grow(&census, |_| true);
             }
         };
         fill(&mut ring, 128);

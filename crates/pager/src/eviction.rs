@@ -131,7 +131,7 @@ impl Worker {
         if state.is_holding() {
             return Evicted::Changing;
         }
-        state.ring.grow(&state.cache.census());
+        state.ring.grow(&state.cache.census(), |frames| pager.kernel.open_frames(frames).is_ok());
         let room = state.ring.room(MOVE_BATCH);
         if room.count == 0 {
             return Evicted::NoFrames;

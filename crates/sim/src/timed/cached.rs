@@ -285,7 +285,7 @@ impl Cached {
                 break;
             }
             let census = self.live.cache.census();
-            self.live.ring.grow(&census);
+            self.live.ring.grow(&census, |_| true);
             let moved = if self.live.ring.is_stocked(&census) { None } else { self.live.move_out() };
             self.note_leave(moved);
             work_ns += moved.map_or(0, |run| run.count.0) as f64 * machine.move_out.ns;
