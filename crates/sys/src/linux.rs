@@ -124,7 +124,7 @@ pub struct Quarters {
 
 impl Quarters {
     /// Reserves a staging area and addresses for `frames` frames, of which the first `open` can be used: what can be written counts as
-    /// data (RLIMIT_DATA). `stack` is an address of the main thread's stack.
+    /// data (`RLIMIT_DATA`). `stack` is an address of the main thread's stack.
     pub fn reserve(frames: PageCount, open: PageCount, stack: usize) -> Result<Self, Errno> {
         let staging = Area::reserve(STAGING_PAGES.bytes().0 as usize)?;
         let mut area = Area::reserve_closed(frames.bytes().0 as usize)?;
