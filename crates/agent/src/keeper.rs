@@ -241,12 +241,10 @@ pub(crate) fn faults(membership: &Membership) -> Faults {
     if membership.is_in_user_mode() { Faults::OfUserMode } else { Faults::All }
 }
 
-/// Addresses for all the frames that there may be; where those are scarce, for as many as there are to begin with.
+/// As many frames as a ring begins with: that it grows is not for live runs yet (decision 37).
 fn reserve_frames(budget: ByteCount, stack: usize) -> Result<(Frames, Quarters), Errno> {
-    let frames = Frames::of(PageCount(budget.0 / PAGE_BYTES as u64));
-    let few = Frames::fixed(frames.first);
-    let open = |frames: Frames| Quarters::reserve(frames.most, frames.first, stack).map(|quarters| (frames, quarters));
-    open(frames).or_else(|_| open(few))
+    let frames = Frames::fixed(Frames::of(PageCount(budget.0 / PAGE_BYTES as u64)).first);
+    Ok((frames, Quarters::reserve(frames.most, frames.first, stack)?))
 }
 
 /// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program

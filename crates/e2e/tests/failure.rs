@@ -149,32 +149,6 @@ fn a_swap_file_that_cannot_be_read_ends_the_program() {
     }
 }
 
-/// 13 MiB of noise, then a part of it used all the time and the rest now and then.
-const SKEWED: &str = "import hashlib, random\nr = random.Random(7)\nx = [bytearray(r.randbytes(4000)) for _ in range(3200)]\n\
-                      for i in range(800): x[int(3200 * r.random() ** 9)][i % 4000] ^= 1\n\
-                      h = hashlib.sha256()\nfor b in x: h.update(b)\nprint(h.hexdigest())";
-
-/// A device whose reads take as long as a disk's: a large part of the memory waits for a second chance (decision 37), and all comes
-/// back as it was.
-#[test]
-fn a_swap_file_that_is_slow_gives_pages_a_second_chance() {
-    let turn = turn("slow");
-    let job = words([python(), "-c", SKEWED]);
-    let before = plain(&job);
-    for mode in MODES {
-        let area = ["--sizing=fixed", "--pool-size=1M"].map(str::to_owned);
-        let options: Vec<String> = turn.options_in(mode, "16M").into_iter().chain(area).collect();
-        let mut command = pleat_command(&options, &job);
-        command.env("PLEAT_FAULT", "swap-seeks");
-        let after = folded_by(command);
-        let waited = stats(&turn)["processes"][0]["pages_leaving_peak"].as_u64().unwrap();
-        println!("{mode}: {:.1?} against {:.1?}, {waited} pages waited", after.wall, before.wall);
-        assert_same(&before, &after);
-        assert!(waited > 500, "{mode}: {waited}; without second chances it is 256");
-        turn.assert_clean(&after);
-    }
-}
-
 /// A disk that has failed for good before anything was written loses nothing.
 #[test]
 fn a_swap_file_that_cannot_be_written_costs_the_budget_alone() {
