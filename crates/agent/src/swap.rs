@@ -60,18 +60,15 @@ fn bytes_max(membership: &Membership) -> u64 {
 
 /// The swap file as the log sees it, with the fault that `PLEAT_FAULT` may ask for.
 pub(crate) fn device(file: SwapFile, fault: &[u8]) -> Box<dyn BackingStore> {
-    let sound = Faulty { file, unreadable: 0..0, read_delay: Duration::ZERO, writes: Writes::Succeed };
-    Box::new(match fault {
-        b"swap-hangs" => Faulty { writes: Writes::Hang, ..sound },
-        b"swap-unwritable" => Faulty { writes: Writes::Fail, ..sound },
-        b"swap-eio" => Faulty { unreadable: 0..u64::MAX, ..sound },
-        b"swap-seeks" => Faulty { read_delay: SEEK, ..sound },
+    let (unreadable, writes) = match fault {
+        b"swap-hangs" => (0..0, Writes::Hang),
+        b"swap-unwritable" => (0..0, Writes::Fail),
+        b"swap-eio" => (0..u64::MAX, Writes::Succeed),
         // A forked child has its parent's file, fault and all, and a sound one of its own.
-        b"swap-eio-once" if !HAS_FAULT.swap(true, Ordering::Relaxed) => {
-            Faulty { unreadable: UNREADABLE_BYTES, ..sound }
-        }
-        _ => return Box::new(sound.file),
-    })
+        b"swap-eio-once" if !HAS_FAULT.swap(true, Ordering::Relaxed) => (UNREADABLE_BYTES, Writes::Succeed),
+        _ => return Box::new(file),
+    };
+    Box::new(Faulty { file, unreadable, writes })
 }
 
 /// What `swap-eio-once` spoils: a block in the midst of a segment, so far on that a program which has just passed its budget writes
@@ -80,14 +77,10 @@ const UNREADABLE_BYTES: Range<u64> = (8 << 20) + (32 << 10)..(8 << 20) + (36 << 
 /// Whether this process, or one that it is forked from, has the file with that block.
 static HAS_FAULT: AtomicBool = AtomicBool::new(false);
 
-/// What each read of `swap-seeks` takes at least: about what a disk needs.
-const SEEK: Duration = Duration::from_millis(6);
-
-/// A device that is slow, does not give some bytes back, or takes none.
+/// A device that does not give some bytes back, or takes none.
 struct Faulty {
     file: SwapFile,
     unreadable: Range<u64>,
-    read_delay: Duration,
     writes: Writes,
 }
 
@@ -101,9 +94,6 @@ impl BackingStore for Faulty {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
         if offset < self.unreadable.end && self.unreadable.start < offset + out.len() as u64 {
             return Err(BackingError::Io { offset, errno: Errno::IO });
-        }
-        if !self.read_delay.is_zero() {
-            thread::sleep(self.read_delay);
         }
         self.file.read_at(offset, out)
     }

@@ -186,6 +186,26 @@ fn what_a_refused_mmap_was_to_replace_stays() {
     turn.assert_clean(&after);
 }
 
+/// The same where nothing is added, but the limit is lower than what there is already.
+#[test]
+fn what_a_limit_below_it_keeps_from_being_replaced_stays() {
+    let turn = turn("beyond");
+    let program = match turn.compile("beyond.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words([&program]);
+    let before = plain(&command);
+    if !before.status.success() {
+        return skipped("this kernel unmaps what it then cannot replace");
+    }
+    for mode in MODES {
+        let after = folded(&turn.options_in(mode, "24M"), &command);
+        assert_same(&before, &after);
+        turn.assert_clean(&after);
+    }
+}
+
 /// What the kernel moves it moves to where the same may be done: from memory that is executed, too.
 #[test]
 fn memory_that_is_executed_is_folded() {

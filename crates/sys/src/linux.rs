@@ -123,13 +123,10 @@ pub struct Quarters {
 }
 
 impl Quarters {
-    /// Reserves a staging area and addresses for `frames` frames, of which the first `open` can be used: what can be written counts as
-    /// data (`RLIMIT_DATA`). `stack` is an address of the main thread's stack.
-    pub fn reserve(frames: PageCount, open: PageCount, stack: usize) -> Result<Self, Errno> {
+    /// Reserves a staging area and `frames` frames. `stack` is an address of the main thread's stack.
+    pub fn reserve(frames: PageCount, stack: usize) -> Result<Self, Errno> {
         let staging = Area::reserve(STAGING_PAGES.bytes().0 as usize)?;
-        let mut area = Area::reserve_closed(frames.bytes().0 as usize)?;
-        area.open_to(open.bytes().0 as usize)?;
-        Ok(Self { staging, frames: area, badge: Badge::reserve()?, stack })
+        Ok(Self { staging, frames: Area::reserve(frames.bytes().0 as usize)?, badge: Badge::reserve()?, stack })
     }
 }
 
@@ -429,10 +426,6 @@ impl Kernel for Linux {
     fn frame(&self, frame: FrameIndex) -> *const PageBytes {
         self.flush_if(|staged| staged.holds(frame));
         self.frame_address(frame) as *const PageBytes
-    }
-
-    fn open_frames(&self, count: PageCount) -> Result<(), Errno> {
-        self.frames.open_beyond(count.bytes().0 as usize)
     }
 
     fn release(&self, first: FrameIndex, count: PageCount) {

@@ -189,6 +189,16 @@ pub fn writable() -> Option<ByteCount> {
     crate::proc_files::writable(open(c"/proc/thread-self/statm", OFlags::RDONLY).ok()?)
 }
 
+/// All that this process has mapped, and what of it limits count as data (`VmSize` and `VmData` of /proc/PID/status).
+pub fn mapped() -> Option<[ByteCount; 2]> {
+    let mut text = [0; 4096];
+    let status = open(c"/proc/thread-self/status", OFlags::RDONLY).ok()?;
+    let length = rustix::io::pread(status, &mut text, 0).ok()?;
+    let text = text[..length].utf8_chunks().next()?.valid();
+    let [all, data] = ["VmSize", "VmData"].map(|key| crate::proc_files::bytes_of_line(text, key));
+    Some([all?, data?])
+}
+
 /// The most that has been resident in this process so far, file pages included. For any thread: it needs no descriptor.
 pub fn peak_resident() -> ByteCount {
     const SELF: usize = 0;
@@ -364,6 +374,13 @@ pub fn machine_memory() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn data_is_a_part_of_what_is_mapped() {
+        let held = std::hint::black_box(vec![1_u8; 1 << 26]);
+        let [all, data] = mapped().unwrap();
+        assert!(all > data && data.0 >= held.len() as u64, "{all:?} {data:?}");
+    }
 
     #[test]
     fn this_process_is_found() {

@@ -2,8 +2,9 @@
 
 use core::ops::Range;
 
-use page::{PAGE_BYTES, PageIndex};
+use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 use crate::kernel::PageRange;
 use crate::{Errno, apart, locking, process};
@@ -13,6 +14,9 @@ use crate::{Errno, apart, locking, process};
 pub fn can_replace(range: Range<usize>, protection: u32, is_reserved: bool) -> bool {
     if can_map(range.len(), protection, is_reserved) {
         return true;
+    }
+    if is_beyond_limits(protection) {
+        return false;
     }
     let pages = PageRange {
         start: PageIndex::containing(range.start as u64),
@@ -24,8 +28,18 @@ pub fn can_replace(range: Range<usize>, protection: u32, is_reserved: bool) -> b
             more -= part.count();
         }
     });
-    // What is added is nothing: then it is the kernel's to say.
-    read.is_err() || more == page::PageCount::ZERO || can_map(more.bytes().0 as usize, protection, is_reserved)
+    // Who cannot tell what is there must not let the kernel refuse it: what is with us would be lost.
+    read.is_ok() && (more == PageCount::ZERO || can_map(more.bytes().0 as usize, protection, is_reserved))
+}
+
+/// Whether the limits are lower than what there is: then the kernel refuses even what adds nothing (`may_expand_vm`).
+fn is_beyond_limits(protection: u32) -> bool {
+    let Some([all, data]) = process::mapped() else { return false };
+    let (addresses, of_data) = (getrlimit(Resource::As), getrlimit(Resource::Data));
+    // No data at all stands for the hard limit.
+    let data_max = if of_data.current == Some(0) { of_data.maximum } else { of_data.current };
+    let exceeds = |bytes: ByteCount, limit: Option<u64>| limit.is_some_and(|limit| bytes.0 > limit);
+    exceeds(all, addresses.current) || protection & ProtFlags::WRITE.bits() != 0 && exceeds(data, data_max)
 }
 
 /// Makes all further calls of this module do with mmap, mprotect and munmap, where they find room and nothing is locked.
