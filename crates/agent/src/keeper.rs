@@ -181,8 +181,9 @@ pub(crate) fn say_unmanaged(agent: &Agent, Obstacle { what, errno }: &Obstacle) 
 
 fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstacle> {
     let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
-    let (frames, quarters) =
-        reserve_frames(ByteCount(budget), agent.stack).map_err(Obstacle::of("no address space"))?;
+    // That a ring grows is not for live runs yet (decision 37).
+    let frames = Frames::of(PageCount(budget / PAGE_BYTES as u64)).first;
+    let quarters = Quarters::reserve(frames, agent.stack).map_err(Obstacle::of("no address space"))?;
     let openings = Openings::open(None).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
     let kernel =
         Linux::open(quarters, faults(membership), openings).map_err(Obstacle::of("userfaultfd is not permitted"))?;
@@ -211,7 +212,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         agent: ByteCount(STACK_BYTES),
         is_told_of_growth: agent.growth.is_told(),
         references: references(membership),
-        frames,
+        frames: Frames::fixed(frames),
         journal,
         untouchable: agent.library_memory.clone(),
     };
@@ -239,12 +240,6 @@ fn references(membership: &Membership) -> Option<&'static ReferenceLog> {
 /// Which faults this run's userfaultfds serve.
 pub(crate) fn faults(membership: &Membership) -> Faults {
     if membership.is_in_user_mode() { Faults::OfUserMode } else { Faults::All }
-}
-
-/// As many frames as a ring begins with: that it grows is not for live runs yet (decision 37).
-fn reserve_frames(budget: ByteCount, stack: usize) -> Result<(Frames, Quarters), Errno> {
-    let frames = Frames::fixed(Frames::of(PageCount(budget.0 / PAGE_BYTES as u64)).first);
-    Ok((frames, Quarters::reserve(frames.most, frames.first, stack)?))
 }
 
 /// A store with addresses for all that the machine can hold, so that memory ends before they do, however far a program

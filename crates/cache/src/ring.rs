@@ -117,8 +117,9 @@ impl Ring {
         self.run_from(self.tail, free.min(count_max.0))
     }
 
-    /// Pages from `page` on have been moved into the first `count` frames of [`Ring::room`].
-    pub fn filled(&mut self, page: PageIndex, count: PageCount) {
+    /// Pages from `page` on have been moved into the first `count` frames of [`Ring::room`], which begin with `first`.
+    pub fn filled(&mut self, first: FrameIndex, page: PageIndex, count: PageCount) {
+        assert!(first.0 as usize == self.index(self.tail), "the ring has grown behind who asked for room");
         for step in 0..count.0 {
             let index = self.index(self.tail + step);
             assert!(self.frames[index] == Frame::Empty, "a frame filled twice");
@@ -135,22 +136,16 @@ impl Ring {
 
     /// Takes twice as many frames if more should wait than there is room for. Only at the end of a round, where the frames in use
     /// are all in it: so each keeps its place. Not between [`Ring::room`] and [`Ring::filled`]: the room is elsewhere then.
-    /// `open` makes so many frames usable, or says that it cannot: then the ring stays as it is.
-    pub fn grow(&mut self, census: &Census, open: impl FnOnce(PageCount) -> bool) {
+    pub fn grow(&mut self, census: &Census) {
         let frames = self.capacity();
         if !self.tail.is_multiple_of(frames) || self.tail == 0 || frames >= self.extent.most.0 {
             return;
         }
         if self.wanted(census) > self.stock_max() {
-            let more = PageCount(2 * frames).min(self.extent.most);
-            if !open(more) {
-                self.extent.most = PageCount(frames);
-                return;
-            }
             let round = self.tail - frames;
             self.filled_before += round;
             (self.base, self.head, self.tail) = (self.base - round, self.head - round, frames);
-            self.frames.resize(more.0 as usize, Frame::Empty);
+            self.frames.resize((2 * frames).min(self.extent.most.0) as usize, Frame::Empty);
         }
     }
 
@@ -284,7 +279,7 @@ mod tests {
         let mut ring = ring_of(8);
         for round in 0..10 {
             let room = ring.room(PageCount(3));
-            ring.filled(PageIndex(round * 10), PageCount(room.count as u64));
+            ring.filled(room.first, PageIndex(round * 10), PageCount(room.count as u64));
             let window = ring.take(3);
             assert_eq!(window, room);
             assert_eq!(ring.page(window.first), Some(PageIndex(round * 10)));
@@ -315,7 +310,7 @@ mod tests {
         }
         // Of the smallest ring all of it: who waits for a ring that is stocked with nothing waits for ever.
         assert_eq!(ring_of(1).stock(&in_ram(0)), 1);
-        ring.filled(PageIndex(0), PageCount(1000));
+        ring.filled(FrameIndex(0), PageIndex(0), PageCount(1000));
         assert!(ring.is_stocked(&in_ram(32_000)) && !ring.is_stocked(&in_ram(32_032)));
         assert!(!ring.is_bare(&in_ram(96_000)) && ring_of(4000).is_bare(&in_ram(0)));
     }
@@ -354,9 +349,9 @@ mod tests {
         let mut fill = |ring: &mut Ring, pages: u64| {
             for _ in 0..pages / 32 {
                 let room = ring.room(PageCount(32));
-                ring.filled(PageIndex(next), PageCount(room.count as u64));
+                ring.filled(room.first, PageIndex(next), PageCount(room.count as u64));
                 next += room.count as u64;
-                ring.grow(&census, |_| true);
+                ring.grow(&census);
             }
         };
         fill(&mut ring, 128);
@@ -380,7 +375,7 @@ mod tests {
     #[test]
     fn a_page_that_went_back_is_passed_over() {
         let mut ring = ring_of(4);
-        ring.filled(PageIndex(5), PageCount(3));
+        ring.filled(FrameIndex(0), PageIndex(5), PageCount(3));
         assert!(ring.is_waiting(FrameIndex(1)));
         ring.vacate(FrameIndex(1));
         let window = ring.take(4);
@@ -395,7 +390,7 @@ mod tests {
     #[test]
     fn windows_freed_out_of_order_come_back_together() {
         let mut ring = ring_of(4);
-        ring.filled(PageIndex(0), PageCount(4));
+        ring.filled(FrameIndex(0), PageIndex(0), PageCount(4));
         let (first, second) = (ring.take(2), ring.take(2));
         assert_eq!(ring.room(PageCount(4)).count, 0);
         ring.freed(second);

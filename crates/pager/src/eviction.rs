@@ -131,7 +131,7 @@ impl Worker {
         if state.is_holding() {
             return Evicted::Changing;
         }
-        state.ring.grow(&state.cache.census(), |frames| pager.kernel.open_frames(frames).is_ok());
+        state.ring.grow(&state.cache.census());
         let room = state.ring.room(MOVE_BATCH);
         if room.count == 0 {
             return Evicted::NoFrames;
@@ -392,7 +392,7 @@ fn move_out<K: Kernel, S: Store>(
     if moved.done > PageCount::ZERO {
         state.end_window();
     }
-    state.ring.filled(page, moved.done);
+    state.ring.filled(first, page, moved.done);
     state.moves.note_run(moved.done);
     pager.entry.add(Counter::Reclaimed, moved.done.0);
     let stopped = PageRange::new(page + moved.done, PageCount(1));

@@ -72,7 +72,7 @@ impl<S: Store> Live<S> {
         for (step, frame) in room.frames().take(count.0 as usize).enumerate() {
             self.cache.leave(first + PageCount(step as u64), frame);
         }
-        self.ring.filled(first, count);
+        self.ring.filled(room.first, first, count);
         self.behind.evicted(first, victim);
         Some(Run { start: first, count })
     }

@@ -71,12 +71,6 @@ impl Area {
         Ok(())
     }
 
-    /// The same for who only has a reference: exactly so many bytes, and not among [`Area::open_bytes`].
-    pub fn open_beyond(&self, bytes: usize) -> Result<(), Errno> {
-        assert!(bytes <= self.bytes, "opened beyond its end");
-        make_usable(self.base.as_ptr(), bytes)
-    }
-
     /// How much of it may be read and written, from the base on.
     pub fn open_bytes(&self) -> usize {
         self.open

@@ -129,9 +129,6 @@ pub trait Kernel {
     /// The content of a frame. Valid until the frame is moved back or released.
     fn frame(&self, frame: FrameIndex) -> *const PageBytes;
 
-    /// Makes the first `count` frames usable.
-    fn open_frames(&self, count: PageCount) -> Result<(), Errno>;
-
     /// Gives frames back to the system.
     fn release(&self, first: FrameIndex, count: PageCount);
 

@@ -36,7 +36,7 @@ impl Pleat {
     fn make_room(&mut self) {
         while self.live.held() >= self.size {
             let census = self.census();
-            self.live.ring.grow(&census, |_| true);
+            self.live.ring.grow(&census);
             if self.live.ring.is_stocked(&census) || self.live.move_out().is_none() {
                 self.encode();
             }

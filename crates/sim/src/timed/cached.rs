@@ -284,9 +284,7 @@ impl Cached {
             if free >= self.marks.high.0 as i64 && !self.stalls() {
                 break;
             }
-            let census = self.live.cache.census();
-            self.live.ring.grow(&census, |_| true);
-            let moved = if self.live.ring.is_stocked(&census) { None } else { self.live.move_out() };
+            let moved = if self.live.ring.is_stocked(&self.live.cache.census()) { None } else { self.live.move_out() };
             self.note_leave(moved);
             work_ns += moved.map_or(0, |run| run.count.0) as f64 * machine.move_out.ns;
             let encoded = if moved.is_none() { self.encode(run, &mut work_ns) } else { 0 };

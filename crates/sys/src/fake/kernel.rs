@@ -167,11 +167,6 @@ impl Kernel for FakeKernel {
         self.frames[frame.0 as usize].get()
     }
 
-    fn open_frames(&self, count: PageCount) -> Result<(), Errno> {
-        assert!(count.0 as usize <= self.frames.len());
-        Ok(())
-    }
-
     fn release(&self, first: FrameIndex, count: PageCount) {
         self.begin(Call::Release);
         self.sleep_ns(count.0 * PAGE_NS);
