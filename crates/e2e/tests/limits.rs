@@ -117,6 +117,25 @@ fn processes_that_thrash_work_by_turns() {
     assert!(by_turns < at_once.mul_f64(0.8), "{by_turns:?} by turns, {at_once:?} at once");
 }
 
+/// 47 MiB of the main thread's stack, which does not leave, in a budget of 24: what the faults bring leaves again, and each time they
+/// once waited for 40 ms until the budget counted as out of reach.
+#[test]
+fn a_budget_below_what_cannot_leave_is_gone_beyond_without_waiting() {
+    let turn = turn("beyond-budget");
+    let command = match turn.compile("rights.c", &["-pthread"]) {
+        Ok(program) => words([&program, "stack"]),
+        Err(why) => return skipped(&why),
+    };
+    let before = plain(&command);
+    let after = folded(&turn.options("24M"), &command);
+    println!("{:.2?} against {:.2?}", after.wall, before.wall);
+    assert_same(&before, &after);
+    assert_eq!(after.stderr.matches("cannot be met").count(), 1, "{}", after.stderr);
+    // Measured: 5 s; 37 to 42 s when they waited.
+    assert!(after.wall < Duration::from_secs(20), "{:?}", after.wall);
+    turn.assert_clean(&after);
+}
+
 /// A budget of which the program may use next to nothing is no deadlock and no failure, but it is slow, and the user is told why.
 #[test]
 fn a_budget_of_which_little_can_leave_is_told_of() {

@@ -30,6 +30,8 @@ const REST_MIN: Duration = Duration::from_micros(300);
 const REST_MAX: Duration = Duration::from_millis(50);
 /// Shortest rest while a thread waits for a scan.
 const REST_WAITED_FOR: Duration = Duration::from_micros(100);
+/// Rest while room is short and neither memory nor pool has anything to make it of.
+const REST_EMPTY: Duration = Duration::from_millis(1);
 /// Rest while nothing changes and little is free.
 const REST_CALM: Duration = Duration::from_millis(4);
 /// So much of a share that has shrunk counts as growth.
@@ -49,6 +51,8 @@ const SCAN_PAUSES: u64 = 3;
 const SCAN_NS_SHORT: u64 = 500_000;
 /// Encodings that go below at a time: two segments' worth.
 const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
+/// So much of the share in pages is next to nothing, as a divisor.
+const BARE_DIVISOR: u64 = 64;
 /// Pages that the write-back hand passes under one hold of the lock.
 const WRITE_BACK_LOOKS: u64 = 2048;
 const COMPACT_STEP: usize = 64;
@@ -339,11 +343,12 @@ impl Reclaimer {
             let step = write_back_goal(&state).min(WRITE_BACK_STEP);
             let done = state.write_back(step, WRITE_BACK_LOOKS);
             written += done.bytes;
+            let is_empty = stores_nothing(&state);
             let is_pushed = pager.push_segment(state);
             if done.bytes > ByteCount::ZERO {
                 pager.has_progressed();
             }
-            let is_content = done.bytes == ByteCount::ZERO && step == ByteCount::ZERO;
+            let is_content = done.bytes == ByteCount::ZERO && (step == ByteCount::ZERO || is_empty);
             let is_idle = !is_pushed && (is_content || done.refused.is_some());
             let may_go_on = done.refused.is_none_or(|full| full == LogFull::WritesBehind);
             let is_late = pager.kernel.now_ns() > until_ns;
@@ -406,9 +411,15 @@ impl Reclaimer {
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_resident = resident;
         let exhausted = self.exhaustion.judge(effort, is_short, now) && !state.frozen;
-        state.accounts.set_exhausted(exhausted, free, now);
+        let is_bare = is_bare(&state);
+        state.accounts.set_exhausted(exhausted, is_bare, free, now);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
-        let floor = if self.calm_rounds > CALM_ROUNDS { REST_CALM } else { REST_MIN };
+        let is_empty = is_short && is_bare && stores_nothing(&state);
+        let floor = match self.calm_rounds {
+            0..=CALM_ROUNDS if is_empty => REST_EMPTY,
+            0..=CALM_ROUNDS => REST_MIN,
+            _ => REST_CALM,
+        };
         // What cannot be helped is tried again now and then, not all the time.
         let floor = if exhausted { REST_MAX } else { floor };
         let mut time = Duration::from_millis(grown_to_low).clamp(floor, REST_MAX);
@@ -441,15 +452,23 @@ fn is_encoding_due<S: Store>(state: &State<S>, evicted: Evicted) -> bool {
     !ring_wants_pages(state) || state.is_pressed() && (has_batch || !has_moved)
 }
 
+/// Whether next to nothing of the program is in memory.
+fn is_bare<S: Store>(state: &State<S>) -> bool {
+    state.holdings().pages.bytes() <= ByteCount(state.accounts.share.0 / BARE_DIVISOR)
+}
+
+fn stores_nothing<S: Store>(state: &State<S>) -> bool {
+    let census = state.cache.census();
+    census.compressed + census.incompressible == PageCount::ZERO
+}
+
 /// Bytes of encodings that should go below now.
 fn write_back_goal<S: Store>(state: &State<S>) -> ByteCount {
-    let (share, holdings) = (state.accounts.share, state.holdings());
-    let census = state.cache.census();
+    let holdings = state.holdings();
     // An empty store may keep a few frames.
-    let is_empty = census.compressed + census.incompressible == PageCount::ZERO;
-    let over_pool = if is_empty { ByteCount::ZERO } else { holdings.pool.saturating_sub(state.pool_bytes_max()) };
-    let is_bare = holdings.pages.bytes() <= ByteCount(share.0 / 64);
-    let short = if is_bare { state.goal() } else { ByteCount::ZERO };
+    let over_pool =
+        if stores_nothing(state) { ByteCount::ZERO } else { holdings.pool.saturating_sub(state.pool_bytes_max()) };
+    let short = if is_bare(state) { state.goal() } else { ByteCount::ZERO };
     over_pool.max(short)
 }
 
