@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 enum { WRITABLE = PROT_READ | PROT_WRITE, PRIVATE = MAP_PRIVATE | MAP_ANONYMOUS, PART = 1 << 20, LARGE = 32 << 20 };
-enum { THREADS = 4, TURNS = 3000 };
+enum { THREADS = 4, TURNS = 1500 };
 
 static int are_out(const unsigned char *memory, size_t bytes) {
     int out = 0;

@@ -52,7 +52,7 @@ fn thousands_of_small_pieces_stay_inside_the_budget() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    let (several, single) = (words([&program, "6000", "5"]), words([&program, "12000", "1"]));
+    let (several, single) = (words([&program, "4000", "5"]), words([&program, "8000", "1"]));
     compare_in(MODES[0], &turn, &several, &[40], Spill::May);
     for (mode, command) in MODES.iter().flat_map(|mode| [(mode, &several), (mode, &single)]) {
         compare_in(mode, &turn, command, &[24], Spill::May);
@@ -100,11 +100,11 @@ fn heaps_that_are_filled_at_once_stay_inside_the_budget() {
         Err(why) => return skipped(&why),
     };
     for (threads, mib, block) in [
-        ("1", "200", "4000"),
-        ("4", "50", "4000"),
-        ("4", "50", "100000"),
-        ("2", "100", "2000000"),
-        ("1", "200", "200000000"),
+        ("1", "120", "4000"),
+        ("4", "30", "4000"),
+        ("4", "30", "100000"),
+        ("2", "60", "2000000"),
+        ("1", "120", "120000000"),
     ] {
         compare_spilling(&turn, &words([&program, threads, mib, block]), &[96, 48], Spill::May);
     }
@@ -241,14 +241,14 @@ fn compare_forks(name: &str, source: &str, arguments: [&str; 2], ram: &str) {
 
 #[test]
 fn forks_with_dirty_memory() {
-    compare_forks("fork", "fork.c", ["48", "6"], "32M");
+    compare_forks("fork", "fork.c", ["48", "3"], "32M");
 }
 
 /// libc's fork waits for a lock of malloc's while the agent's state is frozen for it, and who holds the lock discards and
 /// touches thousands of pages meanwhile.
 #[test]
 fn a_fork_waits_for_malloc_trim() {
-    compare_forks("trims", "trims.c", ["48", "4"], "32M");
+    compare_forks("trims", "trims.c", ["48", "2"], "32M");
 }
 
 /// A fork handler of another library, registered before ours, changes the layout while the parent's agent serves the child.
@@ -339,14 +339,14 @@ fn assert_forks(name: &str, arguments: [&str; 3], fault: Option<&str>) {
 /// A thread that is late to come back from its fork must not take the next thread's fork for its own.
 #[test]
 fn threads_fork_at_once() {
-    assert_forks("fork-threads", ["threads", "64", "25"], None);
-    assert_forks("fork-late", ["threads", "64", "10"], Some("forks-return-late"));
+    assert_forks("fork-threads", ["threads", "64", "12"], None);
+    assert_forks("fork-late", ["threads", "64", "6"], Some("forks-return-late"));
 }
 
 /// The signal may come while the thread waits for the state to be still.
 #[test]
 fn a_signal_handler_forks_while_its_thread_forks() {
-    assert_forks("fork-signal", ["signals", "64", "100"], None);
+    assert_forks("fork-signal", ["signals", "64", "50"], None);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn cpython_with_a_large_dictionary() {
     let turn = turn("cpython");
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
     // At a third of its memory it fits without the swap file: a dictionary folds to a quarter.
-    compare_spilling(&turn, &words([python(), job, "150000", "10000"]), &[42, 22], Spill::May);
+    compare_spilling(&turn, &words([python(), job, "150000", "4000"]), &[42, 22], Spill::May);
 }
 
 /// The same, smaller, and below what it folds to.
@@ -28,7 +28,7 @@ fn cpython_with_a_large_dictionary() {
 fn cpython_with_a_dictionary_that_does_not_fold_enough() {
     let turn = turn("cpython-spills");
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
-    compare(&turn, &words([python(), job, "200000", "10000"]), &[21]);
+    compare(&turn, &words([python(), job, "200000", "4000"]), &[21]);
 }
 
 #[test]
@@ -46,18 +46,18 @@ fn sqlite_in_memory() {
     if !there(&[python(), "-c", "import sqlite3"]) {
         return skipped("Python has no sqlite3");
     }
-    compare(&turn, &words([python(), &program("table.py"), "75000"]), &[60, 30]);
+    compare(&turn, &words([python(), &program("table.py"), "60000"]), &[48, 25]);
 }
 
 #[test]
 fn every_codec_keeps_what_a_program_has() {
     let turn = turn("codecs");
-    let command = words([python(), &program("table.py"), "40000"]);
+    let command = words([python(), &program("table.py"), "30000"]);
     let before = plain(&command);
     let ours = ["lz4", "fold", "fold-deep", "auto", "dense"];
     let papers = ["wkdm", "wk4x4", "lzrw1", "lzrw1-a", "lzo1x-1", "pbpm", "pbpm-separate", "pbpm-single", "mxt-lz1"];
     for codec in ours.into_iter().chain(papers) {
-        let mut options = turn.options("28M");
+        let mut options = turn.options("22M");
         options.push(format!("--codec={codec}"));
         let after = folded(&options, &command);
         assert_same(&before, &after);
@@ -161,7 +161,7 @@ fn gpp_on_templates() {
     }
     // Half-random memory is not to be had from a compiler: the last budget is small instead.
     let command = words(["g++", "-std=c++17", "-O1", "-DCOUNT=5", "-S", "-o", "-", &program("templates.cpp")]);
-    compare(&turn, &command, &[110, 28]);
+    compare(&turn, &command, &[110, 32]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn node() {
     if !there(&["node", "--version"]) {
         return skipped("node is not installed");
     }
-    compare(&turn, &words(["node", &program("objects.js"), "100000"]), &[100, 50]);
+    compare(&turn, &words(["node", &program("objects.js"), "100000"]), &[100, 56]);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn java() {
     // Its crash report, too, goes where the test cleans up.
     let report = format!("-XX:ErrorFile={}", turn.word("hs_err.log"));
     let command = words(["java", &report, "-Xmx200m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "100000"]);
-    compare(&turn, &command, &[80, 52]);
+    compare(&turn, &command, &[80, 56]);
 }
 
 #[test]
@@ -193,5 +193,5 @@ fn perl() {
     if !there(&["perl", "-v"]) {
         return skipped("perl is not installed");
     }
-    compare(&turn, &words(["perl", &program("hash.pl"), "30000", "5000"]), &[25, 21]);
+    compare(&turn, &words(["perl", &program("hash.pl"), "30000", "2000"]), &[25, 22]);
 }

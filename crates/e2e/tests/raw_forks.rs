@@ -52,10 +52,10 @@ fn a_child_of_a_raw_fork_that_sleeps_holds_nobody_up() {
 #[test]
 fn forks_by_libcs_functions_syscall_and_clone_are_followed() {
     let kinds = [
-        ["twice", "64", "10", "known"],
-        ["beside", "64", "5", "known"],
+        ["twice", "64", "5", "known"],
+        ["beside", "64", "3", "known"],
         ["again", "64", "3", "known"],
-        ["both", "64", "30", "known"],
+        ["both", "64", "12", "known"],
     ];
     for kind in &kinds {
         let Some((_, after)) = run("raw-known", kind) else { return };
@@ -71,7 +71,7 @@ fn such_forks_into_namespaces_are_followed() {
     }
     for kind in ["namespaces", "networks"] {
         for mode in ["", "--user-mode"] {
-            let Some((_, after)) = run_in(mode, "raw-namespaces", &[kind, "64", "2", "known"]) else { return };
+            let Some((_, after)) = run_in(mode, "raw-namespaces", &[kind, "64", "1", "known"]) else { return };
             assert_told(&after, 0);
         }
     }
@@ -114,7 +114,7 @@ fn a_child_of_a_raw_fork_in_a_pid_namespace_is_ended_without_its_number() {
 #[test]
 fn raw_forks_and_forks_of_libc_at_once() {
     // It does not hang: that would take the harness's limit, or the ten seconds of the handler's for each of many forks.
-    let Some((_, after)) = run("raw-both", &["both", "64", "100"]) else { return };
+    let Some((_, after)) = run("raw-both", &["both", "64", "50"]) else { return };
     assert!(after.wall < Duration::from_mins(2), "{:?}", after.wall);
 }
 
