@@ -119,15 +119,18 @@ impl Accounts {
         free < self.exhausted.unwrap_or(self.marks.low.0 as i64)
     }
 
-    /// Reclaim cannot make more room, or can again. Where next to nothing of the program is in memory (`is_bare`), what it has made is
-    /// what the last faults have brought, and no sign that the budget can be met: then faults need not wait until as much is free as should
-    /// be, only until as much is as there was before.
-    pub(crate) fn set_exhausted(&mut self, is_exhausted: bool, is_bare: bool, free: i64, now_ns: u64) {
+    /// Reclaim cannot make more room, or can again. Where next to nothing of the program is in memory, what it has made is what the last
+    /// faults have brought, and no sign that the budget can be met: then faults need not wait until as much is free as should be, only
+    /// until as much is as there was before.
+    pub(crate) fn set_exhausted(&mut self, is_exhausted: bool, holdings: Holdings, now_ns: u64) {
+        let free = self.free(holdings);
         let held = (self.share.0 as i64 - free).max(0) as u64;
         self.immovable.look(is_exhausted, held, now_ns);
-        let level = free - (self.share.0 / ALLOWANCE_DIVISOR).max(ALLOWANCE_MIN) as i64;
-        let before = self.exhausted.filter(|_| is_bare);
-        let level = if is_exhausted { Some(level) } else { before.map(|before| before.max(level)) };
+        let allowance = (self.share.0 / ALLOWANCE_DIVISOR).max(ALLOWANCE_MIN);
+        let is_bare = holdings.pages.bytes().0 <= 2 * allowance;
+        let level = free - allowance as i64;
+        let level =
+            if is_exhausted { Some(level) } else { self.exhausted.filter(|_| is_bare).map(|old| old.max(level)) };
         self.exhausted = level.filter(|&level| self.is_pressed(level));
     }
 }
@@ -152,33 +155,38 @@ mod tests {
         holdings.pages += PageCount(15104);
         assert!(accounts.is_short(accounts.free(holdings)) && accounts.goal(holdings).0 > 0);
         let free = accounts.free(holdings);
-        accounts.set_exhausted(true, false, free, 0);
+        accounts.set_exhausted(true, holdings, 0);
         assert!(!accounts.is_short(free) && !accounts.wants_reclaim(free));
         let allowance = (100 * MIB / ALLOWANCE_DIVISOR) as i64;
         assert!(!accounts.is_short(free - allowance) && accounts.is_short(free - allowance - 1));
         assert!(accounts.wants_reclaim(free - allowance - 1));
-        accounts.set_exhausted(false, false, free, 0);
+        accounts.set_exhausted(false, holdings, 0);
         assert!(accounts.is_short(free));
     }
 
     /// What the last faults have brought leaves again, and the next ones need not wait; but never is less free than there was.
     #[test]
     fn where_next_to_nothing_is_in_memory_faults_do_not_wait_for_room_that_never_comes() {
-        let mut accounts = Accounts::new(ByteCount(16 * MIB), ByteCount(MIB));
-        let (reached, allowance) = (-8 * MIB as i64, ALLOWANCE_MIN as i64);
-        accounts.set_exhausted(true, true, reached, 0);
-        for free in [reached - allowance, reached, reached - allowance] {
-            accounts.set_exhausted(false, true, free, 0);
-            assert!(!accounts.is_short(reached - allowance) && accounts.is_short(reached - allowance - 1), "{free}");
+        let mut accounts = Accounts::new(ByteCount(16 * MIB), ByteCount(24 * MIB));
+        let allowance = ALLOWANCE_MIN as i64;
+        let none = Holdings::default();
+        let with = |bytes: u64| Holdings { pages: PageCount(bytes / 4096), ..none };
+        let bottom = accounts.free(none) - allowance;
+        accounts.set_exhausted(true, none, 0);
+        for holdings in [with(ALLOWANCE_MIN), none, with(2 * ALLOWANCE_MIN)] {
+            accounts.set_exhausted(false, holdings, 0);
+            assert!(!accounts.is_short(bottom) && accounts.is_short(bottom - 1), "{holdings:?}");
         }
-        accounts.set_exhausted(false, true, reached + MIB as i64, 0);
-        assert!(accounts.is_short(reached), "what has become free stays so");
-        accounts.set_exhausted(false, false, reached + MIB as i64, 0);
-        assert!(accounts.is_short(reached + MIB as i64), "there is something to make room of");
-        accounts.set_exhausted(false, true, reached, 0);
-        assert!(accounts.is_short(reached), "nothing was in vain");
-        accounts.set_exhausted(true, true, reached, 0);
-        accounts.set_exhausted(false, true, 15 * MIB as i64, 0);
+        accounts.agent = ByteCount(23 * MIB);
+        accounts.set_exhausted(false, none, 0);
+        assert!(accounts.is_short(bottom), "what has become free stays so");
+        accounts.set_exhausted(false, with(MIB), 0);
+        assert!(accounts.is_short(accounts.free(none)), "there is something to make room of");
+        accounts.set_exhausted(false, none, 0);
+        assert!(accounts.is_short(accounts.free(none)), "nothing was in vain since");
+        accounts.set_exhausted(true, none, 0);
+        accounts.agent = ByteCount(MIB);
+        accounts.set_exhausted(false, none, 0);
         assert_eq!(accounts.exhausted, None, "there is room");
     }
 
@@ -187,8 +195,7 @@ mod tests {
         let mut accounts = Accounts::new(ByteCount(16 * MIB), ByteCount(MIB));
         let holdings = |mib: u64| Holdings { pages: PageCount((mib - 1) * 256), ..Holdings::default() };
         let mut fixed_after = |is_exhausted, mib, seconds: u64| {
-            let free = accounts.free(holdings(mib));
-            accounts.set_exhausted(is_exhausted, false, free, seconds * SECOND_NS);
+            accounts.set_exhausted(is_exhausted, holdings(mib), seconds * SECOND_NS);
             accounts.fixed(holdings(mib)).0 / MIB
         };
         assert_eq!(fixed_after(false, 32, 10), 1);

@@ -411,10 +411,10 @@ impl Reclaimer {
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_resident = resident;
         let exhausted = self.exhaustion.judge(effort, is_short, now) && !state.frozen;
-        let is_bare = is_bare(&state);
-        state.accounts.set_exhausted(exhausted, is_bare, free, now);
+        let holdings = state.holdings();
+        state.accounts.set_exhausted(exhausted, holdings, now);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
-        let is_empty = is_short && is_bare && stores_nothing(&state);
+        let is_empty = is_short && is_bare(&state) && stores_nothing(&state);
         let floor = match self.calm_rounds {
             0..=CALM_ROUNDS if is_empty => REST_EMPTY,
             0..=CALM_ROUNDS => REST_MIN,
