@@ -161,7 +161,7 @@ fn gpp_on_templates() {
     }
     // Half-random memory is not to be had from a compiler: the last budget is small instead.
     let command = words(["g++", "-std=c++17", "-O1", "-DCOUNT=5", "-S", "-o", "-", &program("templates.cpp")]);
-    compare(&turn, &command, &[110, 32]);
+    compare(&turn, &command, &[110, 28]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn node() {
     if !there(&["node", "--version"]) {
         return skipped("node is not installed");
     }
-    compare(&turn, &words(["node", &program("objects.js"), "100000"]), &[100, 56]);
+    compare(&turn, &words(["node", &program("objects.js"), "100000"]), &[100, 50]);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn java() {
     // Its crash report, too, goes where the test cleans up.
     let report = format!("-XX:ErrorFile={}", turn.word("hs_err.log"));
     let command = words(["java", &report, "-Xmx200m", "-XX:+UseSerialGC", "-cp", &classes, "Objects", "100000"]);
-    compare(&turn, &command, &[80, 56]);
+    compare(&turn, &command, &[80, 52]);
 }
 
 #[test]
@@ -193,5 +193,5 @@ fn perl() {
     if !there(&["perl", "-v"]) {
         return skipped("perl is not installed");
     }
-    compare(&turn, &words(["perl", &program("hash.pl"), "30000", "2000"]), &[25, 22]);
+    compare(&turn, &words(["perl", &program("hash.pl"), "30000", "2000"]), &[25, 21]);
 }

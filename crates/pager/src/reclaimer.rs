@@ -51,7 +51,7 @@ const SCAN_PAUSES: u64 = 3;
 const SCAN_NS_SHORT: u64 = 500_000;
 /// Encodings that go below at a time: two segments' worth.
 const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
-/// So much of the share in pages is next to nothing, as a divisor.
+/// With no more than this part of the share in pages room is made of the pool, as a divisor.
 const BARE_DIVISOR: u64 = 64;
 /// Pages that the write-back hand passes under one hold of the lock.
 const WRITE_BACK_LOOKS: u64 = 2048;
@@ -404,14 +404,14 @@ impl Reclaimer {
     fn rest<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, effort: Effort, resident: ByteCount) -> Rest {
         let now = pager.kernel.now_ns();
         let mut state = pager.lock();
-        let free = state.free();
+        let holdings = state.holdings();
+        let free = state.accounts.free(holdings);
         pager.announcements.set_room(free - state.accounts.marks.low.0 as i64, state.accounts.share);
         let is_short = state.goal() > ByteCount::ZERO;
         let is_still = resident == self.last_resident && !effort.has_gained;
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_resident = resident;
         let exhausted = self.exhaustion.judge(effort, is_short, now) && !state.frozen;
-        let holdings = state.holdings();
         state.accounts.set_exhausted(exhausted, holdings, now);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
         let is_empty = is_short && is_bare(&state) && stores_nothing(&state);
@@ -452,7 +452,7 @@ fn is_encoding_due<S: Store>(state: &State<S>, evicted: Evicted) -> bool {
     !ring_wants_pages(state) || state.is_pressed() && (has_batch || !has_moved)
 }
 
-/// Whether next to nothing of the program is in memory.
+/// Whether hardly any pages are left to make room of.
 fn is_bare<S: Store>(state: &State<S>) -> bool {
     state.holdings().pages.bytes() <= ByteCount(state.accounts.share.0 / BARE_DIVISOR)
 }

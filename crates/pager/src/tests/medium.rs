@@ -1,5 +1,6 @@
 //! Media that fail: the program never sees wrong bytes.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use backing::failing::{FailingBacking, Fault, Operation};
@@ -8,6 +9,7 @@ use cache::system::{PRESETS, SizingName, System};
 use cache::{Lookup, Place};
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use sys::Errno;
+use sys::kernel::Kernel as _;
 
 use super::content::{Content, Random};
 use super::program::Mix;
@@ -243,6 +245,24 @@ fn no_fork_begins_while_a_read_holds_a_segment_that_is_dead() {
     assert!(!freezes());
     world.pager.lock().cache.finish_read(job);
     assert!(freezes());
+}
+
+/// Four times the share is memory that nobody manages, so room is short for ever: a round does not go round an empty pool until its time is over.
+#[test]
+fn a_round_ends_where_nothing_is_stored() {
+    let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(medium()), BYTES));
+    let share = ByteCount(1 << 20);
+    let world = World::new(Setup { share, swap, interleave: 0, ..Setup::plain(3) });
+    world.pager.kernel.set_other_bytes(ByteCount(4 << 20));
+    let rounds = [(); 3].map(|()| {
+        let begun = world.pager.kernel.now_ns();
+        let rest = world.reclaimer.borrow_mut().round(&world.pager, share);
+        (world.pager.kernel.now_ns() - begun, rest.time)
+    });
+    assert!(world.pager.lock().goal() > ByteCount::ZERO);
+    for (round_ns, rest) in rounds {
+        assert!(round_ns < 100_000 && rest == Duration::from_millis(1), "{rounds:?}");
+    }
 }
 
 /// No space: nothing is lost, the budget counts as out of reach when nothing else helps, and no longer once there is
