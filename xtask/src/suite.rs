@@ -16,7 +16,8 @@ use crate::sh;
 pub(crate) const PROFILE: &str = "suite";
 
 /// Run first, for they take longest, and the others fit in beside the last of them: crates, and end-to-end tests.
-const LONGEST: &[&str] = &["pager", "model", "sim", "layout", "rights", "kernel_io", "limits", "raw_forks", "exits"];
+const LONGEST: &[&str] =
+    &["pager", "model", "sim", "layout", "rights", "kernel_io", "raw_forks", "user_mode", "limits", "exits"];
 
 /// A program with tests.
 pub(crate) struct TestProgram {

@@ -33,7 +33,7 @@ const IDLE: &[&str] = &["hung", "stopped"];
 
 /// End-to-end tests that nothing may run beside: they measure time or peaks closely, change settings of the machine, or leave something
 /// in its shared memory for a while, which others look for.
-const ALONE: &[&str] = &["bad_input", "cluster", "overhead", "programs", "stats", "user_mode"];
+const ALONE: &[&str] = &["bad_input", "cluster", "overhead", "programs", "settings", "stats"];
 
 /// Runs everything; `quick` leaves the end-to-end tests out.
 pub(crate) fn run(quick: bool) -> Result<()> {

@@ -180,12 +180,14 @@ static void inheriting(void) {
         check("init", pthread_mutex_init(mutex(number), &kind), 0);
         *count(number) = 0;
     }
+    pages_held = 1;
     written_by_the_kernel();
     for (int number = 0; number < 4; number++) check("init", pthread_mutex_init(mutex(number), &kind), 0), *count(number) = 0;
     passed_on();
     under_pressure(threads_take_turns);
     long all = 0;
     for (int number = 0; number < BUFFERS; number++) all += *count(number), pthread_mutex_destroy(mutex(number)), fill(buffer(number), BUFFER, number);
+    pages_held = 0;
     printf("%ld turns\n", all);
 }
 

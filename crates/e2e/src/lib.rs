@@ -20,6 +20,8 @@ use bench::tree::{Peaks, Root, Watcher};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+pub mod nobody;
+
 /// How often memory is looked at.
 const SAMPLE: Duration = Duration::from_millis(2);
 /// A run that takes longer hangs.
