@@ -11,7 +11,7 @@ use crate::size::Human;
 
 /// So much of the budget cannot leave.
 const FIXED_PERCENT: u64 = 75;
-/// So much of each second goes by over pages that had left, ns: a third, as where processes work by turns (`policy::load_control`).
+/// So much of each second goes by over pages that had left, ns: a third.
 const LOST_NS: u64 = 1_000_000_000 / 3;
 /// For so long without a break.
 const LASTING: Duration = Duration::from_secs(5);

@@ -34,13 +34,14 @@ impl Standing {
     }
 
     /// On the reclaimer's thread: what this process loses, and what each does.
-    pub fn look(&self, own: Loss, all: impl Iterator<Item = Loss>, processors: u32, now_ns: u64) {
+    pub fn look(&self, own: Loss, all: impl Iterator<Item = Loss> + Clone, processors: u32, now_ns: u64) {
         if self.is_off {
             return;
         }
         self.is_concerned.store(load_control::is_concerned(own), Ordering::Relaxed);
-        if !self.ledger.turns.are_on(now_ns) && load_control::is_thrashing(all, processors) {
-            self.ledger.turns.begin(now_ns);
+        let turns = &self.ledger.turns;
+        if !turns.are_on(now_ns) && turns.look(all.clone(), now_ns).is_thrashing(all, processors) {
+            turns.begin(now_ns);
         }
     }
 

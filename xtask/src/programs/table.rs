@@ -780,6 +780,27 @@ END
         ..PLAIN
     },
     Program {
+        name: "firefox",
+        what: "headless, ten processes that ask each other and wait; sorts 400 000 objects, draws and takes a picture",
+        needs: &[("firefox-esr", "firefox-esr")],
+        prepare: r#"
+            cat >page.html <<'END'
+<!doctype html><title>t</title><body><p id=sum></p><canvas id=c width=600 height=400></canvas><script>
+const all = []; for (let i = 0; i < 400000; i++) all.push({ i, text: "item " + i, key: Math.sin(i) });
+all.sort((one, other) => one.key - other.key);
+let sum = 0; for (const { i } of all) sum = (sum * 31 + i) >>> 0;
+document.getElementById("sum").textContent = "sum " + sum;
+const c = document.getElementById("c").getContext("2d");
+for (let i = 0; i < 4000; i++) { c.fillStyle = `hsl(${i % 360},80%,50%)`; c.fillRect(i * 7 % 600, i * 13 % 400, 20, 20); }
+</script>
+END
+        "#,
+        run: "mkdir profile; HOME=$PWD firefox-esr --headless --no-remote --profile $PWD/profile --screenshot $PWD/page.png file://$INPUT/page.html >log 2>&1; sha256sum <page.png; grep -a '^pleat: ' log >&2 || true",
+        // Its sandboxes: of another user, and in user mode with a filter.
+        messages: &["runs outside the budget: its user may not join the run", "runs outside the budget: userfaultfd is not permitted", "a seccomp filter is refused"],
+        ..PLAIN
+    },
+    Program {
         name: "jemalloc",
         what: "a preloaded allocator",
         needs: &[("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "libjemalloc2"), ("perl", "perl")],

@@ -8,7 +8,8 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-use policy::load_control::{CLAIM_NS, CONTROL_NS, TURN_NS, TURN_NS_MAX};
+use policy::load_control::{self, CLAIM_NS, Load, SPELL_NS_MAX, TURN_NS, TURN_NS_MAX};
+use policy::shares::{Claim, Loss};
 
 const MS: u64 = 1_000_000;
 
@@ -18,6 +19,11 @@ const MS: u64 = 1_000_000;
 pub struct Turns {
     /// Until when there are turns: ns of `CLOCK_MONOTONIC`.
     until_ns: AtomicU64,
+    /// For how long there are, or were last, ns.
+    spell_ns: AtomicU64,
+    /// What all lose without them: all and others of [`Load`], and when that was last looked at, ns.
+    load: AtomicU64,
+    looked_at_ns: AtomicU64,
     /// The ticket that is called, and the low half of the millisecond when its turn ends.
     called: AtomicU64,
     /// The ticket of who has claimed his turn, and the number of his entry, counted from 1.
@@ -54,8 +60,14 @@ const fn ms(ns: u64) -> u32 {
 impl Turns {
     /// From now on there are turns, for some seconds. Tickets of before are void.
     pub fn begin(&self, now_ns: u64) {
+        if self.are_on(now_ns) {
+            return;
+        }
         let before = self.until_ns.load(Relaxed);
-        if self.until_ns.compare_exchange(before, now_ns + CONTROL_NS, AcqRel, Relaxed).is_ok() {
+        let spell_ns = load_control::spell(self.spell_ns.load(Relaxed), now_ns.saturating_sub(before));
+        if self.until_ns.compare_exchange(before, now_ns + spell_ns, AcqRel, Relaxed).is_ok() {
+            self.spell_ns.store(spell_ns, Relaxed);
+            self.load.store(0, Relaxed);
             let next = self.next.load(Acquire);
             self.called.store(pair(next, ms(now_ns + CLAIM_NS)), Relaxed);
         }
@@ -64,7 +76,23 @@ impl Turns {
     /// Whether there are turns now. A time that is further away is that of another clock (time namespaces).
     pub fn are_on(&self, now_ns: u64) -> bool {
         let until = self.until_ns.load(Relaxed);
-        now_ns < until && until - now_ns <= CONTROL_NS
+        now_ns < until && until - now_ns <= SPELL_NS_MAX
+    }
+
+    /// What each loses now, where there are none. Whoever looks does so for all.
+    pub fn look(&self, losses: impl Iterator<Item = Loss>, now_ns: u64) -> Load {
+        let (all, others) = halves(self.load.load(Relaxed));
+        let load = Load { all, others };
+        let looked_at = self.looked_at_ns.load(Relaxed);
+        let passed = now_ns.saturating_sub(looked_at);
+        let is_due = passed >= Claim::LOOK_NS;
+        if !is_due || self.looked_at_ns.compare_exchange(looked_at, now_ns, Relaxed, Relaxed).is_err() {
+            return load;
+        }
+        // Over what came between, such as turns, nobody has looked.
+        let load = load.looked(losses, passed.min(2 * Claim::LOOK_NS));
+        self.load.store(pair(load.all, load.others), Relaxed);
+        load
     }
 
     /// A ticket.
@@ -185,12 +213,39 @@ mod tests {
         let now = 1_000_000_000_000;
         assert!(!turns.are_on(now));
         turns.begin(now);
-        assert!(turns.are_on(now) && turns.are_on(now + CONTROL_NS - 1));
-        assert!(!turns.are_on(now + CONTROL_NS) && !turns.are_on(now - 1_000_000_000));
+        let first = turns.spell_ns.load(Relaxed);
+        assert!(turns.are_on(now) && turns.are_on(now + first - 1));
+        assert!(!turns.are_on(now + first) && !turns.are_on(now - 10_000_000_000));
         let before = [0; 3].map(|_| turns.take());
-        turns.begin(now + CONTROL_NS);
+        turns.begin(now + first);
+        assert!(turns.are_on(now + 2 * first), "they thrash as soon as all have gone on: for longer");
         assert_eq!(before.map(|ticket| turns.place(ticket)), [Place::Passed; 3], "they are void");
         assert_eq!(turns.place(turns.take()), Place::Called);
+    }
+
+    /// A mean of what is lost while there are no turns, and all processes look together no more often than each of them.
+    #[test]
+    fn what_all_lose_is_looked_at_by_one_of_them() {
+        let turns = Turns::default();
+        let now = 1_000_000_000_000;
+        let losses = [Loss { ns: 900 * MS, held: 1 << 20 }; 4];
+        let look = |now_ns| turns.look(losses.into_iter(), now_ns);
+        let first = look(now);
+        assert_eq!(
+            first,
+            Load::default().looked(losses.into_iter(), 2 * Claim::LOOK_NS),
+            "over the time before nobody has looked"
+        );
+        assert_eq!(look(now + Claim::LOOK_NS - 1), first);
+        let second = look(now + Claim::LOOK_NS);
+        assert_eq!(second, first.looked(losses.into_iter(), Claim::LOOK_NS));
+        assert!(second.all > first.all && second.is_thrashing(losses.into_iter(), 2));
+        turns.begin(now + Claim::LOOK_NS);
+        assert_eq!(
+            look(now + Claim::LOOK_NS),
+            Load::default(),
+            "what was lost before turns says nothing of what is behind them"
+        );
     }
 
     /// Whoever waits calls; of several that do at the same time one does.
