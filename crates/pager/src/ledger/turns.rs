@@ -57,13 +57,19 @@ const fn ms(ns: u64) -> u32 {
     (ns / MS) as u32
 }
 
+/// Whether turns that last until then have not ended. A time that is further away is that of another clock (time namespaces).
+const fn is_ahead(until_ns: u64, now_ns: u64) -> bool {
+    now_ns < until_ns && until_ns - now_ns <= SPELL_NS_MAX
+}
+
 impl Turns {
     /// From now on there are turns, for some seconds. Tickets of before are void.
     pub fn begin(&self, now_ns: u64) {
-        if self.are_on(now_ns) {
+        let before = self.until_ns.load(Relaxed);
+        if is_ahead(before, now_ns) {
+            // Somebody else has begun them meanwhile.
             return;
         }
-        let before = self.until_ns.load(Relaxed);
         let spell_ns = load_control::spell(self.spell_ns.load(Relaxed), now_ns.saturating_sub(before));
         if self.until_ns.compare_exchange(before, now_ns + spell_ns, AcqRel, Relaxed).is_ok() {
             self.spell_ns.store(spell_ns, Relaxed);
@@ -73,13 +79,12 @@ impl Turns {
         }
     }
 
-    /// Whether there are turns now. A time that is further away is that of another clock (time namespaces).
+    /// Whether there are turns now.
     pub fn are_on(&self, now_ns: u64) -> bool {
-        let until = self.until_ns.load(Relaxed);
-        now_ns < until && until - now_ns <= SPELL_NS_MAX
+        is_ahead(self.until_ns.load(Relaxed), now_ns)
     }
 
-    /// What each loses now, where there are none. Whoever looks does so for all.
+    /// What all lose where there are no turns, as a mean; `losses`: what each loses now. Who comes first when a look is due looks for all.
     pub fn look(&self, losses: impl Iterator<Item = Loss>, now_ns: u64) -> Load {
         let (all, others) = halves(self.load.load(Relaxed));
         let load = Load { all, others };
@@ -217,6 +222,8 @@ mod tests {
         let first = turns.spell_ns.load(Relaxed);
         assert!(turns.are_on(now) && turns.are_on(now + first - 1));
         assert!(!turns.are_on(now + first) && !turns.are_on(now - 10_000_000_000));
+        turns.begin(now + 1);
+        assert!(!turns.are_on(now + first), "who finds them begun does not prolong them");
         let before = [0; 3].map(|_| turns.take());
         turns.begin(now + first);
         assert!(turns.are_on(now + 2 * first), "they thrash as soon as all have gone on: for longer");
