@@ -300,6 +300,7 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
         lookout.look(keeper, now);
         losses.look(membership, &keeper.standing, now);
         let share = membership.share();
+        reclaimer.set_processes(share.processes);
         let rest = reclaimer.round(pager, share.bytes);
         if membership.entry.promised_bytes.load(Ordering::Relaxed) > 0 {
             // The first round may have waited long for the program, which has filled much meanwhile.

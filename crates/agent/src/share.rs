@@ -79,7 +79,7 @@ impl Losses {
         let is_exhausted = is_exhausted && has_all && now_ns - self.gave_way_at_ns > BEYOND_NS;
         let is_beyond = is_exhausted || share.is_beyond;
         self.beyond_since_ns = if is_beyond { Some(self.beyond_since_ns.unwrap_or(now_ns)) } else { None };
-        let is_sure = |since| share.is_lone || now_ns - since > BEYOND_NS;
+        let is_sure = |since| share.is_lone() || now_ns - since > BEYOND_NS;
         self.beyond_since_ns.is_some_and(is_sure)
     }
 }

@@ -166,7 +166,13 @@ impl Custodian {
 
     /// Looks at all; those that nobody is left of are let go. Says whether there was anything.
     fn look(&mut self) -> bool {
+        let with_agents = |wards: &[Ward]| wards.iter().filter(|ward| ward.line.is_some()).count();
+        let agents = with_agents(&self.wards);
         let has_heard = self.wards.iter_mut().fold(false, |heard, ward| ward.look() | heard);
+        if with_agents(&self.wards) < agents {
+            // What the ended have held, or shared with others, is to count for them no longer.
+            self.ledger.inspect(|ledger| ledger.ask_for_look());
+        }
         let before = self.wards.len();
         self.wards.retain(|ward| ward.line.is_some() || !ward.memories.is_empty());
         has_heard || self.wards.len() < before || self.wards.iter().any(|ward| ward.line.is_none())
@@ -344,16 +350,20 @@ mod tests {
     #[test]
     fn memory_is_looked_at_when_its_agent_has_ended() {
         let Some(own) = memories(1) else { return };
-        let mut custodian = Custodian::new(Reception::open().unwrap(), Vec::new());
+        let ledger = sys::host::SharedFile::<Ledger>::create(c"test").unwrap().content();
+        let mut custodian =
+            Custodian { ledger: Some(ledger), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
         let line = Line::call_at_once(&custodian.reception.name()).unwrap();
         line.send(b'w', &[own[0].number()]).unwrap();
         custodian.admit();
         custodian.look();
         assert_eq!(shape(&custodian), [(true, 1)]);
         assert_eq!(custodian.wards[0].numbers().count(), 1, "it waits for the line alone");
+        assert_eq!(ledger.looks_asked.load(Relaxed), 0);
         drop(line);
         custodian.look();
         assert_eq!(shape(&custodian), [(false, 1)], "this process is still there");
+        assert_eq!(ledger.looks_asked.load(Relaxed), 1, "what the agent's process has held is free");
         assert_ne!(custodian.wards[0].numbers().next(), None);
     }
 }

@@ -16,6 +16,8 @@ use sys::proc_files::{anonymous_of_statm, bytes_of_line};
 pub(crate) struct Stat {
     /// Field 3: R, S, D, T, t, Z, …
     pub(crate) state: u8,
+    /// Field 10.
+    pub(crate) minor_faults: u64,
     /// Field 22: clock ticks after boot.
     pub(crate) start_ticks: u64,
 }
@@ -32,9 +34,10 @@ impl Stat {
         let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
-        // `rest` starts with field 3; field 22 is 18 after field 4, which comes next.
-        let start_ticks = fields.nth(18)?.parse().ok()?;
-        Some(Self { state, start_ticks })
+        // `rest` starts with field 3; field 10 is 6 after field 4, which comes next, and field 22 is 11 after field 11.
+        let minor_faults = fields.nth(6)?.parse().ok()?;
+        let start_ticks = fields.nth(11)?.parse().ok()?;
+        Some(Self { state, minor_faults, start_ticks })
     }
 
     /// Stopped by a signal or a debugger: it does nothing, and is not to blame.
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn names_do_not_confuse() {
         let line = b"12 (a) b (c)) S 1 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 11 12";
-        assert_eq!(Stat::parse(line), Some(Stat { state: b'S', start_ticks: 98765 }));
+        assert_eq!(Stat::parse(line), Some(Stat { state: b'S', minor_faults: 1, start_ticks: 98765 }));
         assert_eq!(Stat::parse(b"12 (a"), None);
     }
 

@@ -72,12 +72,13 @@ impl Supervisor {
         let mut last_look = Instant::now();
         let mut next_look = last_look;
         let mut next_stats = last_look + STATS_EVERY;
+        let (mut took, mut is_asked_for) = (Duration::ZERO, false);
         let status = loop {
             let now = Instant::now();
             let second_over = now >= next_stats;
             if now >= next_look || second_over {
-                next_look = now + self.look(now - last_look, second_over);
-                last_look = now;
+                next_look = now + self.look(now - last_look, second_over || is_asked_for);
+                (last_look, took, is_asked_for) = (now, now.elapsed(), false);
             }
             if second_over {
                 self.strays.look(self.child.id());
@@ -85,7 +86,9 @@ impl Supervisor {
                 next_stats = now + STATS_EVERY;
             }
             if self.wait_until(next_look.min(next_stats))? {
-                next_look = Instant::now();
+                // However often that is: not more than half of the time is for looks.
+                next_look = next_look.min(last_look + 2 * took);
+                is_asked_for = true;
             }
             if self.signals.forward(self.program())
                 && let Some(status) = self.child_changed()?

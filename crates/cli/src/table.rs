@@ -107,7 +107,7 @@ impl Table {
         let mut look = Look::default();
         let mut sum = Numbers::zero();
         let slots: Vec<usize> = self.tracked.keys().copied().collect();
-        let is_alone = slots.len() == 1;
+        let processes = slots.len();
         for slot in slots {
             let entry = &self.ledger.processes[slot];
             let Some(tracked) = self.tracked.get_mut(&slot) else { continue };
@@ -118,7 +118,7 @@ impl Table {
             }
             look.stopped |= phase == Phase::Stopped;
             if phase == Phase::Watching {
-                tracked.measure(entry, elapsed, is_alone);
+                tracked.measure(entry, elapsed, processes);
             }
             let alive = tracked.is_alive(entry, phase, thorough || bad);
             if alive && tracked.is_stuck(entry, elapsed) && tracked.is_itself() {
@@ -266,11 +266,11 @@ impl Tracked {
     }
 
     /// Measures what the agent does not count yet.
-    fn measure(&mut self, entry: &Process, elapsed: Duration, is_alone: bool) {
+    fn measure(&mut self, entry: &Process, elapsed: Duration, processes: usize) {
         let (pid, sharing) = (self.pid, &mut self.sharing);
         self.resident = self.promises.look(entry, elapsed, || {
             let held = proc::resident_anonymous(pid).unwrap_or_default();
-            held.saturating_sub(if is_alone { ByteCount::ZERO } else { sharing.look(pid, held) })
+            held.saturating_sub(if processes == 1 { ByteCount::ZERO } else { sharing.look(pid, held, processes) })
         });
         self.resident_peak = self.resident_peak.max(self.resident);
         // The other agents leave room for what this process holds. If its agent starts to count in this very

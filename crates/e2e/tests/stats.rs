@@ -271,13 +271,16 @@ fn memory_shared_after_fork_counts_once() {
             each >> 10,
             document["pool_bytes"]
         );
-        assert_eq!(number(&document, "pool_bytes") > 0, is_folded, "{document}");
+        assert_eq!(number(&document, "pool_bytes") > BY_CHANCE, is_folded, "{document}");
         assert!(shown.abs_diff(once) <= COARSE, "{shown} shown, {once} held: {document}");
         assert!(each - once > 3 * COARSE, "{each} if each counts, {once} once: the test proves nothing");
         assert_adds_up(&document);
         going.end();
     }
 }
+
+/// In the moment of a fork its memory counts for the child and for the parent, who was looked at before: that may cost a batch of pages.
+const BY_CHANCE: u64 = 256 << 10;
 
 /// Holds 40 MiB of which an eighth is noise, has three children, holds so many MiB more, and waits until its input ends.
 const FAMILY: &str = "import os, sys\nx = bytearray(40 << 20)\n\

@@ -19,6 +19,7 @@ mod division;
 mod eviction;
 mod exhaustion;
 mod fork;
+mod idleness;
 mod journal;
 pub mod ledger;
 mod order;

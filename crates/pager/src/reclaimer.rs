@@ -16,6 +16,7 @@ use crate::Pager;
 use crate::division::Looks;
 use crate::eviction::{ENCODE_BATCH, Evicted, Worker, evict_shared};
 use crate::exhaustion::{Effort, Exhaustion};
+use crate::idleness::{Grounds, Idle};
 use crate::ledger::{Counter, Gauge};
 use crate::places::Told;
 use crate::scan::{Extent, Scanned, scan};
@@ -90,7 +91,12 @@ pub struct Reclaimer {
     scans_shortly: bool,
     exhaustion: Exhaustion,
     calm_rounds: u32,
-    last_resident: ByteCount,
+    processes: u64,
+    idle: Option<Idle>,
+    /// Resident memory, and faults that may have been copies of shared pages, as of the last round and of now: what only this process
+    /// changes. What counts of shared memory changes by what others do.
+    last_own: (ByteCount, u64),
+    own: (ByteCount, u64),
     sharing: Sharing,
     division: Looks,
     figures_at_ns: u64,
@@ -119,7 +125,10 @@ impl Reclaimer {
             scans_shortly: false,
             exhaustion: Exhaustion::default(),
             calm_rounds: 0,
-            last_resident: ByteCount::ZERO,
+            processes: 0,
+            idle: None,
+            last_own: (ByteCount::ZERO, 0),
+            own: (ByteCount::ZERO, 0),
             sharing: Sharing::default(),
             division: Looks::default(),
             figures_at_ns: 0,
@@ -127,8 +136,22 @@ impl Reclaimer {
         }
     }
 
-    /// One round with the share that holds now.
+    /// One round with the share that holds now, unless it would find nothing to do.
     pub fn round<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, share: ByteCount) -> Rest {
+        if self.calm_rounds <= CALM_ROUNDS {
+            return self.whole_round(pager, share);
+        }
+        let grounds = Grounds::of(pager, share, self.processes);
+        if let Some(rest) = self.idle.and_then(|idle| idle.goes_on(grounds)) {
+            return rest;
+        }
+        let rest = self.whole_round(pager, share);
+        let has_nothing_to_do = rest.time >= REST_CALM && !rest.exhausted && self.worked_at_ns.is_none();
+        self.idle = has_nothing_to_do.then_some(Idle { grounds, rest });
+        rest
+    }
+
+    fn whole_round<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, share: ByteCount) -> Rest {
         let begun = pager.kernel.now_ns();
         let resident = self.resident(pager, begun);
         let unmanaged = self.reconcile(pager, resident, share, begun);
@@ -155,7 +178,7 @@ impl Reclaimer {
         } else if self.worked_at_ns.is_some_and(|worked_at| now - worked_at > IDLE_NS) {
             self.relinquish(pager);
         }
-        self.rest(pager, effort, resident)
+        self.rest(pager, effort)
     }
 
     /// A thread waits until what it has mapped is managed. Where it is known what is new, that alone is looked at: it takes some
@@ -221,9 +244,18 @@ impl Reclaimer {
         self.sharing.begin();
     }
 
+    /// How many processes the run has, of which the memory of some may be this one's, too.
+    pub fn set_processes(&mut self, count: u64) {
+        self.processes = count;
+        self.sharing.set_processes(count);
+    }
+
     /// What is resident and counts for this process.
     fn resident<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, now: u64) -> ByteCount {
-        self.sharing.counted(pager, pager.kernel.resident_anonymous(), now)
+        let whole = pager.kernel.resident_anonymous();
+        let counted = self.sharing.counted(pager, whole, now);
+        self.own = (whole, self.sharing.faults());
+        counted
     }
 
     /// Writes the current numbers to the ledger, whatever time it is.
@@ -401,16 +433,16 @@ impl Reclaimer {
         }
     }
 
-    fn rest<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, effort: Effort, resident: ByteCount) -> Rest {
+    fn rest<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, effort: Effort) -> Rest {
         let now = pager.kernel.now_ns();
         let mut state = pager.lock();
         let holdings = state.holdings();
         let free = state.accounts.free(holdings);
         pager.announcements.set_room(free - state.accounts.marks.low.0 as i64, state.accounts.share);
         let is_short = state.goal() > ByteCount::ZERO;
-        let is_still = resident == self.last_resident && !effort.has_gained;
+        let is_still = self.own == self.last_own && !effort.has_gained;
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
-        self.last_resident = resident;
+        self.last_own = self.own;
         let exhausted = self.exhaustion.judge(effort, is_short, now) && !state.frozen;
         state.accounts.set_exhausted(exhausted, holdings, now);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;

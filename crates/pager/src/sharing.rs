@@ -14,7 +14,10 @@ use crate::Pager;
 pub(crate) const LOOK_NS_MIN: u64 = 5_000_000;
 /// A look takes the kernel some nanoseconds a page: that may be one part in so many of our time. Of the processor's, for where
 /// there is more to do than processors a look of a millisecond lasts for fifty, and what others give up counts here meanwhile.
-const LOOK_SHARE: u64 = 20;
+pub(crate) const LOOK_SHARE: u64 = 20;
+/// That part is for the looks of all processes together where next to nothing has changed: no more than this part of what is shared may
+/// have been written, and no more than this part of all processes has ended, as a divisor.
+const CHANGED_DIVISOR: u64 = 8;
 
 /// What is known of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,13 +30,30 @@ pub(crate) struct Sharing {
     shared: ByteCount,
     /// Faults at the last look.
     faults: u64,
-    next_look_ns: u64,
+    /// Those of now.
+    faults_now: u64,
+    /// How many processes the run has, now and at the last look.
+    processes: u64,
+    processes_then: u64,
+    looked_at_ns: u64,
+    took_ns: u64,
 }
 
 impl Sharing {
     /// The program has forked, or was forked.
     pub(crate) fn begin(&mut self) {
-        *self = Self { may_share: true, shared: self.shared, faults: self.faults, ..Self::default() };
+        let Self { shared, faults, processes, .. } = *self;
+        *self = Self { may_share: true, shared, faults, processes, ..Self::default() };
+    }
+
+    /// How many processes the run has.
+    pub(crate) fn set_processes(&mut self, count: u64) {
+        self.processes = count;
+    }
+
+    /// Faults of the program's that may have been writes to shared pages, since it was started; 0 where it shares none.
+    pub(crate) fn faults(&self) -> u64 {
+        if self.may_share { self.faults_now } else { 0 }
     }
 
     /// What of the resident memory belongs to others, too, as of the last look; `None` where nobody has looked since a fork.
@@ -55,21 +75,35 @@ impl Sharing {
         if !self.may_share {
             return resident;
         }
-        if now >= self.next_look_ns {
+        self.faults_now = own_faults(pager);
+        if !self.has_looked || now >= self.looked_at_ns + self.pause_ns() {
             self.look(pager, resident, now);
         }
-        let written = PageCount(own_faults(pager).saturating_sub(self.faults));
-        resident.saturating_sub(self.shared.saturating_sub(written.bytes()))
+        resident.saturating_sub(self.shared.saturating_sub(self.written()))
+    }
+
+    /// What may have been written since the last look.
+    fn written(&self) -> ByteCount {
+        PageCount(self.faults_now.saturating_sub(self.faults)).bytes()
+    }
+
+    /// Between two looks.
+    fn pause_ns(&self) -> u64 {
+        let have_many_ended = self.processes < self.processes_then - self.processes_then / CHANGED_DIVISOR;
+        let has_changed = have_many_ended || self.written().0 > self.shared.0 / CHANGED_DIVISOR;
+        let lookers = if has_changed { 1 } else { self.processes.max(1) };
+        (self.took_ns * LOOK_SHARE * lookers).max(LOOK_NS_MIN)
     }
 
     fn look<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, resident: ByteCount, now: u64) {
         let begun_ns = pager.kernel.thread_ns();
         // Before the look: what is written during it counts twice, not never.
-        self.faults = own_faults(pager);
+        self.faults = self.faults_now;
         let proportional = pager.kernel.proportional_anonymous().unwrap_or(resident);
         self.shared = resident.saturating_sub(proportional);
-        let took = pager.kernel.thread_ns() - begun_ns;
-        self.next_look_ns = now + (took * LOOK_SHARE).max(LOOK_NS_MIN);
+        self.took_ns = pager.kernel.thread_ns() - begun_ns;
+        self.looked_at_ns = now;
+        self.processes_then = self.processes;
         self.may_share = self.shared > ByteCount::ZERO || !self.has_looked;
         self.has_looked = true;
     }

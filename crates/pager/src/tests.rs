@@ -4,6 +4,7 @@
 mod content;
 mod exhaustive;
 mod forks;
+mod idle;
 mod marks;
 mod medium;
 mod metadata;

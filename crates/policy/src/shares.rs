@@ -111,12 +111,19 @@ pub struct Share {
     pub bytes: ByteCount,
     /// What it may hold once others have let go what is not theirs any more.
     pub dealt: ByteCount,
-    /// Nobody else has one.
-    pub is_lone: bool,
+    /// How many have one.
+    pub processes: u64,
     /// All of them hold more than there is.
     pub is_exceeded: bool,
     /// They do, and what they need at the least is more, too.
     pub is_beyond: bool,
+}
+
+impl Share {
+    /// Nobody else has one.
+    pub fn is_lone(&self) -> bool {
+        self.processes == 1
+    }
 }
 
 /// The share of `own`, one of `all`, in `left` bytes. The shares of all add up to that, or less where nobody has a use for more, or where
@@ -124,8 +131,8 @@ pub struct Share {
 pub fn share(left: ByteCount, own: Holder, all: impl Iterator<Item = Holder> + Clone) -> Share {
     let processes = all.clone().count().max(1) as u64;
     let is_exceeded = all.clone().map(|holder| holder.held.0).sum::<u64>() > left.0;
-    let whole = Share { bytes: left, dealt: left, is_lone: processes == 1, is_exceeded, is_beyond: false };
-    if whole.is_lone {
+    let whole = Share { bytes: left, dealt: left, processes, is_exceeded, is_beyond: false };
+    if whole.is_lone() {
         return whole;
     }
     let sum_of_bases = |even| all.clone().map(|holder| holder.base(even)).sum::<u64>();
@@ -272,7 +279,7 @@ mod tests {
         let Share { bytes, is_beyond, .. } = of_so_many(90);
         assert!(!is_beyond && bytes.0 > MIB && 90 * bytes.0 <= LEFT.0 && 90 * bytes.0 > LEFT.0 - MIB, "{bytes:?}");
         let too_many =
-            Share { bytes: ByteCount(MIB), dealt: ByteCount(MIB), is_lone: false, is_exceeded: true, is_beyond: true };
+            Share { bytes: ByteCount(MIB), dealt: ByteCount(MIB), processes: 110, is_exceeded: true, is_beyond: true };
         assert_eq!(of_so_many(110), too_many);
         let idle = Holder { held: ByteCount(MIB / 2), ..small };
         assert!(!share(LEFT, idle, core::iter::repeat_n(idle, 110)).is_beyond, "who holds less needs no warning");

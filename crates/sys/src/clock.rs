@@ -13,6 +13,12 @@ pub fn thread_ns() -> u64 {
     ns_by_call(CLOCK_THREAD_CPUTIME_ID).expect("every kernel has this clock")
 }
 
+/// Processor time that this process has had, in ns.
+pub fn own_process_ns() -> u64 {
+    const CLOCK_PROCESS_CPUTIME_ID: usize = 2;
+    ns_by_call(CLOCK_PROCESS_CPUTIME_ID).expect("every kernel has this clock")
+}
+
 /// Processor time that a process has had, in ns; `None` if there is none of that number, as this one sees numbers.
 pub fn process_ns(pid: u32) -> Option<u64> {
     // include/linux/posix-timers.h: the clock of a process's scheduled time.

@@ -110,6 +110,7 @@ pub struct FakeKernel {
     frames: Box<[UnsafeCell<PageBytes>]>,
     meanwhile: RefCell<Option<Meanwhile>>,
     now_ns: Cell<u64>,
+    asleep_since_ns: Cell<Option<u64>>,
 }
 
 impl core::fmt::Debug for FakeKernel {
@@ -124,7 +125,9 @@ impl FakeKernel {
     pub fn new(frames: PageCount) -> Self {
         let memory = Memory { frames: alloc::vec![Frame::Empty; frames.0 as usize], ..Memory::default() };
         let frames = (0..frames.0).map(|_| UnsafeCell::new(PageBytes([POISON; PAGE_BYTES]))).collect();
-        Self { memory: RefCell::new(memory), frames, meanwhile: RefCell::new(None), now_ns: Cell::new(1_000_000) }
+        let memory = RefCell::new(memory);
+        let (now_ns, asleep_since_ns) = (Cell::new(1_000_000), Cell::new(None));
+        Self { memory, frames, meanwhile: RefCell::new(None), now_ns, asleep_since_ns }
     }
 
     /// Calls `meanwhile` at the start of each call of the pager, but not inside itself.
@@ -145,6 +148,11 @@ impl FakeKernel {
     /// Lets time pass.
     pub fn sleep_ns(&self, ns: u64) {
         self.now_ns.set(self.now_ns.get() + ns);
+    }
+
+    /// From now on the program's threads sleep, or run again.
+    pub fn let_sleep(&self, sleeps: bool) {
+        self.asleep_since_ns.set(sleeps.then(|| self.now_ns.get()));
     }
 
     /// Maps fresh memory where nothing is.

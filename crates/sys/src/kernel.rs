@@ -193,4 +193,7 @@ pub trait Kernel {
 
     /// Processor time that the calling thread has had.
     fn thread_ns(&self) -> u64;
+
+    /// Processor time that the other threads of this process have had.
+    fn others_ns(&self) -> u64;
 }

@@ -539,6 +539,10 @@ impl Kernel for Linux {
     fn thread_ns(&self) -> u64 {
         clock::thread_ns()
     }
+
+    fn others_ns(&self) -> u64 {
+        clock::own_process_ns().saturating_sub(clock::thread_ns())
+    }
 }
 
 #[cfg(test)]

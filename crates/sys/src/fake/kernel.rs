@@ -300,4 +300,9 @@ impl Kernel for FakeKernel {
     fn thread_ns(&self) -> u64 {
         self.now_ns()
     }
+
+    /// They run all the time, until a test lets them sleep.
+    fn others_ns(&self) -> u64 {
+        self.asleep_since_ns.get().unwrap_or_else(|| self.now_ns.get())
+    }
 }
