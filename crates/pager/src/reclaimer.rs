@@ -91,7 +91,9 @@ pub struct Reclaimer {
     scans_shortly: bool,
     exhaustion: Exhaustion,
     calm_rounds: u32,
+    /// How many the run has.
     processes: u64,
+    /// The last round, if it left nothing to do.
     idle: Option<Idle>,
     /// Resident memory, and faults that may have been copies of shared pages, as of the last round and of now: what only this process
     /// changes. What counts of shared memory changes by what others do.
@@ -241,6 +243,7 @@ impl Reclaimer {
 
     /// The program has forked, or was forked: memory that two processes share counts in proportion.
     pub fn shares_memory(&mut self) {
+        self.idle = None;
         self.sharing.begin();
     }
 
