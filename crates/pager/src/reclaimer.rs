@@ -91,8 +91,6 @@ pub struct Reclaimer {
     scans_shortly: bool,
     exhaustion: Exhaustion,
     calm_rounds: u32,
-    /// How many the run has.
-    processes: u64,
     /// The last round, if it left nothing to do.
     idle: Option<Idle>,
     /// Resident memory, and faults that may have been copies of shared pages, as of the last round and of now: what only this process
@@ -127,7 +125,6 @@ impl Reclaimer {
             scans_shortly: false,
             exhaustion: Exhaustion::default(),
             calm_rounds: 0,
-            processes: 0,
             idle: None,
             last_own: (ByteCount::ZERO, 0),
             own: (ByteCount::ZERO, 0),
@@ -143,7 +140,7 @@ impl Reclaimer {
         if self.calm_rounds <= CALM_ROUNDS {
             return self.whole_round(pager, share);
         }
-        let grounds = Grounds::of(pager, share, self.processes);
+        let grounds = Grounds::of(pager, share, self.sharing.processes());
         if let Some(rest) = self.idle.and_then(|idle| idle.goes_on(grounds)) {
             return rest;
         }
@@ -249,7 +246,6 @@ impl Reclaimer {
 
     /// How many processes the run has, of which the memory of some may be this one's, too.
     pub fn set_processes(&mut self, count: u64) {
-        self.processes = count;
         self.sharing.set_processes(count);
     }
 

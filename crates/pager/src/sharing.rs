@@ -51,6 +51,11 @@ impl Sharing {
         self.processes = count;
     }
 
+    /// The same.
+    pub(crate) fn processes(&self) -> u64 {
+        self.processes
+    }
+
     /// Faults of the program's that may have been writes to shared pages, since it was started; 0 where it shares none.
     pub(crate) fn faults(&self) -> u64 {
         if self.may_share { self.faults_now } else { 0 }

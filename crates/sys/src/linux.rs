@@ -541,7 +541,8 @@ impl Kernel for Linux {
     }
 
     fn others_ns(&self) -> u64 {
-        clock::own_process_ns().saturating_sub(clock::thread_ns())
+        // Without the clock they are taken to run all the time.
+        clock::own_process_ns().map_or_else(clock::now_ns, |whole| whole.saturating_sub(clock::thread_ns()))
     }
 }
 
