@@ -83,15 +83,19 @@ const TILE: usize = 8;
 type Tile = [[u64; TILE]; CHOICES];
 
 /// Working memory of the encoder, about 25 KiB. An area may be written in whole vectors, so it has one more than it needs.
+///
+/// The order counts: a processor takes a load for one of what has just been stored if the lowest twelve bits of their addresses are the same, and waits. So what is
+/// stored while `words` are loaded lies 1.5 KiB off them.
 #[repr(C, align(64))]
 pub(crate) struct Workspace {
     /// The listed words, behind as many zeros as the window reaches back.
     words: [u64; WINDOW + WORDS + GROUP],
-    different: [Tile; GROUPS / TILE],
     /// For each group, the bytes that are told.
     told: [u64; GROUPS],
     bitmap: [u8; BITMAP_BYTES + VECTOR_BYTES],
     codes: [u8; WORDS + VECTOR_BYTES],
+    /// Before that, of each sample the bytes that are the same at each place.
+    different: [Tile; GROUPS / TILE],
     literals: [u8; PAGE_BYTES + VECTOR_BYTES],
     pub(crate) frequent: frequent::Workspace,
 }
@@ -99,10 +103,10 @@ pub(crate) struct Workspace {
 impl Workspace {
     pub(crate) const EMPTY: Self = Self {
         words: [0; WINDOW + WORDS + GROUP],
-        different: [[[0; TILE]; CHOICES]; GROUPS / TILE],
         told: [0; GROUPS],
         bitmap: [0; BITMAP_BYTES + VECTOR_BYTES],
         codes: [0; WORDS + VECTOR_BYTES],
+        different: [[[0; TILE]; CHOICES]; GROUPS / TILE],
         literals: [0; PAGE_BYTES + VECTOR_BYTES],
         frequent: frequent::Workspace::EMPTY,
     };
@@ -123,8 +127,8 @@ trait Path: frequent::Path + Copy {
     /// Writes the bitmap, and the listed words one behind the other, filled up to a whole group with zeros.
     fn list(self, page: &PageBytes, workspace: &mut Workspace) -> List;
 
-    /// For each place, how many bytes of the sampled groups are the same as there, and not zero.
-    fn scores(self, groups: usize, workspace: &Workspace) -> Scores;
+    /// For each place, how many bytes of the sampled groups are the same as there, and not zero. What `different` holds is nothing afterwards.
+    fn scores(self, groups: usize, workspace: &mut Workspace) -> Scores;
 
     /// The places of the highest scores, of equals the nearest.
     fn best(self, scores: &Scores) -> Places {

@@ -47,7 +47,7 @@ impl Path for Avx2 {
         unsafe { encode::list(page, workspace) }
     }
 
-    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
+    fn scores(self, groups: usize, workspace: &mut Workspace) -> Scores {
         // SAFETY: the processor has what it needs, as `self` proves.
         unsafe { encode::scores(groups, workspace) }
     }

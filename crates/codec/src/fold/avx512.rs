@@ -54,7 +54,7 @@ impl Path for Avx512 {
         unsafe { encode::list(page, workspace) }
     }
 
-    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
+    fn scores(self, groups: usize, workspace: &mut Workspace) -> Scores {
         // SAFETY: the processor has what it needs, as `self` proves.
         unsafe { encode::scores(groups, workspace) }
     }

@@ -17,8 +17,8 @@ const SCORE_OF_NOISE: u32 = 88;
 
 /// The group that a sample looks at.
 #[inline]
-pub(super) const fn sampled(sample: usize, samples: usize, groups: usize) -> usize {
-    (2 * sample + 1) * groups / (2 * samples)
+pub(super) const fn sampled(sample: usize, groups: usize) -> usize {
+    if groups <= SAMPLES { sample } else { (2 * sample + 1) * groups / (2 * SAMPLES) }
 }
 
 /// For each place, how many bytes are the same there. Zero where there is no place.

@@ -42,7 +42,7 @@ impl<W: Words> Path for W {
         list(page, workspace)
     }
 
-    fn scores(self, groups: usize, workspace: &Workspace) -> Scores {
+    fn scores(self, groups: usize, workspace: &mut Workspace) -> Scores {
         scores(self, groups, workspace)
     }
 
@@ -65,7 +65,7 @@ pub(super) fn scores(with: impl Words, groups: usize, workspace: &Workspace) -> 
     let mut scores = Scores([0; WINDOW]);
     let samples = groups.min(SAMPLES);
     for sample in 0..samples {
-        let words = &workspace.words[sampled(sample, samples, groups) * GROUP..][..WINDOW + GROUP];
+        let words = &workspace.words[sampled(sample, groups) * GROUP..][..WINDOW + GROUP];
         let group: &[u64; GROUP] = words.last_chunk().expect("it is as long as a window and a group");
         for (place, score) in scores.0.iter_mut().enumerate().take(LAST_PLACE + 1).skip(1) {
             let others = words[place..].first_chunk().expect("places end with the window");

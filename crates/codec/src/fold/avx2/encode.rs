@@ -262,7 +262,7 @@ fn scores_of<const N: usize>(groups: usize, workspace: &Workspace, first: usize,
     // Less one for each byte that was the same.
     let mut same = [_mm256_setzero_si256(); N];
     for sample in 0..samples {
-        let words: &[u64; WINDOW + GROUP] = part(&workspace.words, sampled(sample, samples, groups) * GROUP);
+        let words: &[u64; WINDOW + GROUP] = part(&workspace.words, sampled(sample, groups) * GROUP);
         for half in [0, 4] {
             let group = load(part(words, WINDOW + half));
             let zero = _mm256_cmpeq_epi8(group, _mm256_setzero_si256());

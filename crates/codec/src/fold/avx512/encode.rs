@@ -2,8 +2,6 @@
 //! choice and stores which bytes differ, then lets each word choose, 64 words at once. Apart, because a load right
 //! behind a store of another width waits for it.
 
-use core::hint::black_box;
-
 use super::super::covers::{CHOICE_BITS, COVER_OF, COVERS, WHOLE};
 #[allow(clippy::wildcard_imports, reason = "the intrinsics")]
 use super::*;
@@ -129,12 +127,18 @@ fn eights(bytes: &[u8; VECTOR_BYTES]) -> [u64; GROUP] {
 
 /// See [`Path::scores`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg,avx512vpopcntdq")]
-pub(super) fn scores(groups: usize, workspace: &Workspace) -> Scores {
+pub(super) fn scores(groups: usize, workspace: &mut Workspace) -> Scores {
+    const { assert!(SAMPLES == GROUPS / TILE && LAST_PLACE / 8 <= CHOICES) };
     let samples = groups.min(SAMPLES);
+    let Workspace { words, different: same, .. } = workspace;
     // The bytes that are the same, apart from counting them: there are more ways to a store than to where numbers are added.
-    let mut same = [[[0_u64; 8]; LAST_PLACE / 8]; SAMPLES];
-    for (sample, same) in same.iter_mut().enumerate().take(samples) {
-        let words: &[u64; WINDOW + GROUP] = part(&workspace.words, sampled(sample, samples, groups) * GROUP);
+    for (sample, same) in same.iter_mut().enumerate() {
+        let same = same.first_chunk_mut::<{ LAST_PLACE / 8 }>().expect("a row for each choice");
+        if sample >= samples {
+            *same = [[0; 8]; LAST_PLACE / 8];
+            continue;
+        }
+        let words: &[u64; WINDOW + GROUP] = part(words, sampled(sample, groups) * GROUP);
         let group = load(part(words, WINDOW));
         let not_zero = _mm512_test_epi8_mask(group, group);
         for (place, same) in (1..).zip(same.as_flattened_mut()) {
@@ -144,7 +148,7 @@ pub(super) fn scores(groups: usize, workspace: &Workspace) -> Scores {
     let mut scores = Scores([0; WINDOW]);
     for at in 0..LAST_PLACE / 8 {
         let mut sums = _mm512_setzero_si512();
-        for same in &same {
+        for same in &*same {
             sums = _mm512_add_epi64(sums, _mm512_popcnt_epi64(load(&same[at])));
         }
         let to: &mut [u16; 8] = part_mut(&mut scores.0, 1 + 8 * at);
@@ -170,24 +174,24 @@ fn compare(workspace: &mut Workspace, groups: usize, places: Places) {
     }
 }
 
-/// The first groups of a tile.
+/// The first groups of a tile, choice by choice: two stores take as long as one if they are to the same 64 bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
 fn compare_groups<const N: usize>(words: &[u64; WINDOW + TILE * GROUP], places: Places, different: &mut Tile) {
-    // Nobody is to know what it is: else the compiler makes a comparison of what is not to be one.
-    let high = black_box(_mm512_set1_epi8(0x7f));
-    for at in 0..N {
-        let (window, group) = (&words[at * GROUP..][..WINDOW], load(part(words, WINDOW + at * GROUP)));
-        different[0][at] = _mm512_test_epi8_mask(group, group);
-        for (choice, near) in [(1, 1), (2, 2)] {
-            let predictor = _mm512_set1_epi64(window[WINDOW - near].cast_signed());
-            // The same in another way: a processor has one unit for comparisons, and another that can do this.
-            let difference = _mm512_xor_si512(group, predictor);
-            different[choice][at] = _mm512_movepi8_mask(_mm512_adds_epu8(difference, high));
+    let groups: [__m512i; N] = core::array::from_fn(|at| load(part(words, WINDOW + at * GROUP)));
+    for (different, group) in different[0].iter_mut().zip(groups) {
+        *different = _mm512_test_epi8_mask(group, group);
+    }
+    for (choice, near) in [(1, 1), (2, 2)] {
+        for (at, (different, group)) in different[choice].iter_mut().zip(groups).enumerate() {
+            let predictor = _mm512_set1_epi64(words[WINDOW + at * GROUP - near].cast_signed());
+            *different = _mm512_cmpneq_epi8_mask(group, predictor);
         }
-        for (choice, place) in (LISTED..).zip(places.0) {
-            let predictors = load(part(window, usize::from(place).min(WINDOW - GROUP)));
-            different[choice][at] = _mm512_cmpneq_epi8_mask(group, predictors);
+    }
+    for (different, place) in different[LISTED..].iter_mut().zip(places.0) {
+        let predictors = words[usize::from(place).min(WINDOW - GROUP)..].as_chunks().0;
+        for ((different, group), predictors) in different.iter_mut().zip(groups).zip(predictors) {
+            *different = _mm512_cmpneq_epi8_mask(group, load(predictors));
         }
     }
 }
