@@ -7,7 +7,7 @@
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 
 use sys::Errno;
-use sys::copies::{self, Flags, Launch};
+use sys::copies::{self, Asked, Flags, Launch};
 use sys::raw_calls::{self, Call};
 
 use crate::calls;
@@ -69,15 +69,23 @@ pub(crate) unsafe fn make(number: c_long, arguments: [c_long; 6]) -> c_long {
 /// # Safety
 /// As for fork: the child has this thread only.
 unsafe fn fork(number: c_long, arguments: [c_long; 6]) -> c_long {
-    let [asked, rest @ ..] = arguments;
-    let flags = if number == copies::CLONE { Flags::of(asked as usize) } else { Some(Flags::default()) };
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    let asked = if number == copies::CLONE3 { Asked::read(first, second) } else { None };
+    let flags = match (number, asked) {
+        (copies::CLONE, _) => Flags::of(first as usize),
+        (copies::CLONE3, asked) => asked.and_then(|asked| Flags::of(asked.flags())),
+        _ => Some(Flags::default()),
+    };
     let Some(flags) = flags.filter(|_| agent().is_some_and(Agent::before_raw_fork)) else {
         // SAFETY: the caller's promise.
         return unsafe { make(number, arguments) };
     };
-    let [second, third, fourth, fifth, sixth] = rest;
-    // SAFETY: the caller's promise.
-    let result = unsafe { raw_calls::make(number, [flags.clone as c_long, second, third, fourth, fifth, sixth]) };
+    let result = match asked {
+        // SAFETY: the caller's promise.
+        Some(asked) => unsafe { asked.make(flags) },
+        // SAFETY: the caller's promise.
+        None => unsafe { raw_calls::make(number, [flags.clone as c_long, second, third, fourth, fifth, sixth]) },
+    };
     if result == Ok(0) {
         follow(flags);
     } else {

@@ -2,6 +2,7 @@
 // be killed, but never find other content than there was; one of libc's must find all of it, and so must one by libc's functions
 // `syscall` and `clone`. rawforks KIND MIB ROUNDS [known]
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -50,14 +51,29 @@ static pid_t clone_and_go_back(int flags) {
 // By libc's functions `syscall` and `clone`: the agent knows of those.
 static int are_known;
 
+static const uint64_t CLEAR_HANDLERS = 1ull << 32;  // CLONE_CLEAR_SIGHAND
+
+// clone3 by the former.
+static pid_t clone3_by_syscall(uint64_t flags) {
+    struct {
+        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+    } asked = {.flags = flags, .exit_signal = SIGCHLD};
+    if (syscall(SYS_clone3, 8, sizeof asked) != -1 || errno != EFAULT) return -1;
+    pid_t child = syscall(SYS_clone3, &asked, sizeof asked);
+    // In user mode that is refused as old kernels do.
+    return child < 0 && errno == EINVAL && flags & CLEAR_HANDLERS ? clone3_by_syscall(0) : child;
+}
+
 static pid_t fork_raw(void) {
     static int kind;
     if (!are_known) return clone_raw(SIGCHLD);
-    switch (kind++ % 3) {
+    switch (kind++ % 5) {
 #ifdef SYS_fork
     case 0: return syscall(SYS_fork);
 #endif
     case 1: return clone_and_go_back(0);
+    case 2: return clone3_by_syscall(0);
+    case 3: return clone3_by_syscall(CLEAR_HANDLERS);
     default: return syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     }
 }
@@ -159,11 +175,12 @@ static void fork_apart(void) {
 // In namespaces of their own: users, numbers, networks.
 static void fork_into_namespaces(void) {
     const int kinds[] = {CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC};
-    for (uint64_t round = 0; round < 2 * sizeof kinds / sizeof *kinds; round++) {
-        int flags = kinds[round / 2];
+    for (uint64_t round = 0; round < 3 * sizeof kinds / sizeof *kinds; round++) {
+        int flags = kinds[round / 3];
         char before[64] = "", after[64] = "";
         if (readlink("/proc/thread-self/ns/net", before, 63) < 0) fail("no /proc");
-        pid_t child = round % 2 ? clone_and_go_back(flags) : (pid_t)syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
+        pid_t child = round % 3 == 0 ? (pid_t)syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0)
+                      : round % 3 == 1 ? clone_and_go_back(flags) : clone3_by_syscall(flags);
         if (child < 0) fail("no namespace");
         if (child == 0) {
             if (readlink("/proc/thread-self/ns/net", after, 63) < 0 && !(flags & CLONE_NEWPID)) fail("no /proc");

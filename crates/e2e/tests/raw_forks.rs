@@ -58,8 +58,10 @@ fn forks_by_libcs_functions_syscall_and_clone_are_followed() {
         ["both", "64", "12", "known"],
     ];
     for kind in &kinds {
-        let Some((_, after)) = run("raw-known", kind) else { return };
-        assert_told(&after, 0);
+        for mode in ["", "--user-mode"] {
+            let Some((_, after)) = run_in(mode, "raw-known", kind) else { return };
+            assert_told(&after, 0);
+        }
     }
 }
 

@@ -141,6 +141,7 @@ pub(crate) mod number {
     pub(crate) const MLOCK2: usize = 284;
     pub(crate) const IOCTL: usize = 29;
     pub(crate) const CLONE: usize = 220;
+    pub(crate) const CLONE3: usize = 435;
     pub(crate) const KILL: usize = 129;
     pub(crate) const KCMP: usize = 272;
     pub(crate) const GET_ROBUST_LIST: usize = 100;

@@ -9,11 +9,13 @@ use crate::arch::{self, number};
 use crate::process::{self, NEWNET, NEWUSER};
 use crate::thread::errno;
 
+mod asked;
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+pub use asked::Asked;
 #[cfg(not(target_arch = "x86_64"))]
 pub use elsewhere::{entry, launch};
 #[cfg(target_arch = "x86_64")]
@@ -21,6 +23,11 @@ pub use x86_64::{entry, launch};
 
 /// Its number.
 pub const CLONE: c_long = number::CLONE as c_long;
+/// That of the call which takes a structure.
+pub const CLONE3: c_long = number::CLONE3 as c_long;
+
+/// What a clone shares with its parent where it is no copy: memory, files, being a thread; and its parent waits (vfork).
+pub(crate) const NO_FORK: usize = 0x100 | 0x400 | 0x1_0000 | 0x4000;
 
 /// The arguments of `clone` as libc takes them: function, stack, flags, its argument, and three places.
 pub type Ours = unsafe extern "C" fn(usize, usize, c_int, usize, usize, usize, usize) -> c_int;

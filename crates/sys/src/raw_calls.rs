@@ -13,8 +13,6 @@ use crate::thread::errno;
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::NO_FORK;
-#[cfg(target_arch = "x86_64")]
 pub use x86_64::place;
 
 /// Number and arguments, as `syscall` takes them.
@@ -66,7 +64,7 @@ impl Call {
             number::FUTEX => Self::WriteWord,
             #[cfg(target_arch = "x86_64")]
             number::FORK => Self::Fork,
-            number::CLONE => Self::Fork,
+            number::CLONE | number::CLONE3 => Self::Fork,
             _ => return None,
         })
     }
@@ -94,7 +92,7 @@ pub unsafe fn write_word(arguments: [c_long; 6]) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
     let mut answer = unsafe { make(number::FUTEX as c_long, arguments) };
     for _ in 0..TRIES {
-        if answer != Err(Errno::FAULT) || !words.iter().all(|word| bring_in(*word)) {
+        if answer != Err(Errno::FAULT) || !words.iter().all(|word| is_there(*word)) {
             break;
         }
         // SAFETY: as above; the call has done nothing.
@@ -103,8 +101,8 @@ pub unsafe fn write_word(arguments: [c_long; 6]) -> Result<usize, Errno> {
     answer
 }
 
-/// Has the kernel read a word, by a call that a sandbox allows as it does the other; says whether there is one.
-fn bring_in(word: c_long) -> bool {
+/// Has the kernel read a word of four bytes, by a call that every sandbox allows, and so brings it in; says whether there is one.
+pub(crate) fn is_there(word: c_long) -> bool {
     /// `FUTEX_CMP_REQUEUE` with `FUTEX_PRIVATE_FLAG`: of nobody, from a word to itself.
     const READ: c_long = 4 | 128;
     // SAFETY: reads a word if there is one, and wakes nobody.

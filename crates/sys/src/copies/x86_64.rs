@@ -5,9 +5,8 @@ use core::ffi::c_int;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Launch, Ours};
+use super::{Launch, NO_FORK, Ours};
 use crate::arch::number;
-use crate::raw_calls::NO_FORK;
 use crate::thread::errno;
 use crate::{Area, Errno};
 

@@ -1,11 +1,13 @@
 //! The detour of glibc's `syscall` on x86-64.
 
 use core::arch::global_asm;
+use core::ffi::c_long;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{OPERATION, Ours, WRITING};
 use crate::Errno;
 use crate::arch::number;
+use crate::copies::{Asked, NO_FORK};
 use crate::detour::{self, LANDING};
 
 /// glibc's function as far as the call: its arguments go where the kernel wants them.
@@ -21,8 +23,6 @@ const CODE: [u8; 25] = [
 ];
 /// How much of it the jump to ours replaces, up to the end of an instruction.
 const REPLACED: usize = 15;
-/// What a clone shares with its parent where it is no fork: memory, files, being a thread; and its parent waits (vfork).
-pub(crate) const NO_FORK: usize = 0x100 | 0x400 | 0x1_0000 | 0x4000;
 
 /// The rest of libc's function, and ours.
 static REST: AtomicUsize = AtomicUsize::new(0);
@@ -38,6 +38,8 @@ global_asm!(
     ".cfi_startproc",
     "cmp rdi, {clone}",
     "je 3f",
+    "cmp rdi, {clone3}",
+    "je 5f",
     "cmp rdi, {fork}",
     "je 2f",
     "cmp rdi, {madvise}",
@@ -75,10 +77,35 @@ global_asm!(
     "bt r11d, eax",
     "jc 2b",
     "jmp 1b",
+    // As for a clone, by what the structure says.
+    "5:",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push rcx",
+    "push r8",
+    "push r9",
+    "sub rsp, 8",
+    ".cfi_adjust_cfa_offset 56",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "call {is_copy}",
+    "add rsp, 8",
+    "pop r9",
+    "pop r8",
+    "pop rcx",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    ".cfi_adjust_cfa_offset -56",
+    "test al, al",
+    "jnz 2b",
+    "jmp 1b",
     ".cfi_endproc",
     ".size pleat_raw, . - pleat_raw",
     ".popsection",
     clone = const number::CLONE,
+    clone3 = const number::CLONE3,
     fork = const number::FORK,
     madvise = const number::MADVISE,
     shmat = const number::SHMAT,
@@ -88,12 +115,18 @@ global_asm!(
     operation = const OPERATION,
     writing = const WRITING,
     no_fork = const NO_FORK,
+    is_copy = sym is_copy,
     rest = sym REST,
     ours = sym OURS,
 );
 
 unsafe extern "C" {
     fn pleat_raw();
+}
+
+/// Of the arguments of `clone3`.
+extern "C" fn is_copy(at: c_long, bytes: c_long) -> bool {
+    Asked::read(at, bytes).is_some_and(|asked| asked.is_copy())
 }
 
 /// Makes `function`, which is libc's `syscall`, go on at `ours` for forks, madvise, shmat, ioctl, seccomp and futexes that the kernel writes.
@@ -116,8 +149,6 @@ pub unsafe fn place(function: usize, ours: Ours) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use core::ffi::c_long;
-
     use super::super::Call;
     use super::*;
 
@@ -174,6 +205,15 @@ mod tests {
             assert_eq!(call(words), weighted(words));
             assert!(Call::of(words[0]).is_some());
         }
+        // Of clone3 what copies; a thread without what it must share with it is refused.
+        let refused = -c_long::from(Errno::INVAL.raw_os_error());
+        for (flags, stack, is_copy) in [(0, 0, true), (0x1_0000, 0, false), (0x2_0200, 1 << 20, false)] {
+            let asked = [flags, 0, 0, 0, 17, stack, 0, 0_u64];
+            let words = [number::CLONE3 as c_long, asked.as_ptr() as c_long, 64, 3, 4, 5, 6];
+            let expected = if is_copy { weighted(words) } else { refused };
+            assert_eq!(call(words), expected, "{flags:#x}");
+        }
+        assert_eq!(call([number::CLONE3 as c_long, 8, 64, 0, 0, 0, 0]), -c_long::from(Errno::FAULT.raw_os_error()));
         // FUTEX_LOCK_PI, which the kernel writes, and FUTEX_WAIT, which it refuses: an odd address. With FUTEX_PRIVATE_FLAG.
         let futex = |operation: c_long| [number::FUTEX as c_long, 1, operation | 128, 0, 0, 0, 0];
         assert_eq!(call(futex(6)), weighted(futex(6)));

@@ -3,6 +3,7 @@
 //! What shares our memory begins in assembly, because it may have a stack of its own, or ours. What gets a copy of it is
 //! made right here, inside the handler: its agent must have taken the memory over before any code of the program runs.
 
+use core::ffi::c_long;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
@@ -17,7 +18,7 @@ use super::trap::{answer, gather, hold, note_return, place_at, safe};
 use super::{KEPT, calls, dispatch_this_thread, hooks, pin, signals};
 use crate::Errno;
 use crate::arch::{number, syscall};
-use crate::copies::Flags;
+use crate::copies::{Asked, Flags};
 use crate::sync::{Sharing, wait_while, wake_all};
 use crate::thread::{self, errno};
 
@@ -209,21 +210,23 @@ fn fork(context: &Context, arguments: &[u64; 6], thread: u32) -> u64 {
     (hooks().before_fork)();
     let huge_pages = Barred::begin();
     // Without a stack: the child goes on here first. Without CLONE_VFORK: its agent waits for ours, and so must this thread.
-    let mut flags = Flags::default();
+    let (mut arguments, mut flags) = (arguments.map(|argument| argument as usize), Flags::default());
     let result = match context.rax as usize {
-        number::CLONE3 => clone3_without_stack(arguments),
+        number::CLONE3 => asked(&arguments).and_then(|asked| {
+            flags = followed(asked.flags());
+            // SAFETY: the child is a copy of this process, on a copy of this stack.
+            unsafe { asked.make(flags) }
+        }),
         call => {
-            let mut arguments = arguments.map(|argument| argument as usize);
             if call == number::CLONE {
-                let asked = arguments[0] & !(CLONE_VFORK as usize);
-                flags = Flags::of(asked).unwrap_or(Flags::as_asked(asked));
+                flags = followed(arguments[0] & !(CLONE_VFORK as usize));
                 arguments[..2].copy_from_slice(&[flags.clone, 0]);
             }
             // SAFETY: the child is a copy of this process, on a copy of this stack.
-            unsafe { syscall(call, arguments) }
+            errno(unsafe { syscall(call, arguments) })
         }
     };
-    if result == 0 {
+    if result == Ok(0) {
         holds::reset(thread);
         super::reset_in_child(SignalStack::of(context));
         FORKING.store(0, Ordering::SeqCst);
@@ -238,22 +241,22 @@ fn fork(context: &Context, arguments: &[u64; 6], thread: u32) -> u64 {
         return 0;
     }
     huge_pages.end();
-    (hooks().after_fork_in_parent)(u32::try_from(result).ok());
+    (hooks().after_fork_in_parent)(result.ok().map(|child| child as u32));
     FORKING.store(0, Ordering::SeqCst);
     wake_all(&FORKING, Sharing::Process);
-    result as u64
+    answer(result.map(|child| child as u64))
 }
 
-fn clone3_without_stack(arguments: &[u64; 6]) -> isize {
-    // Two words more than what we know of: set_tid, its size, and the cgroup.
-    let mut words = [0_u64; CLONE_WORDS + 3];
-    let bytes = (arguments[1] as usize).min(size_of_val(&words));
-    // SAFETY: at most as many bytes as there is room for; a source that cannot be read answers false.
-    if !unsafe { super::stubs::copy(words.as_mut_ptr().cast(), arguments[0] as *const u8, bytes) } {
-        return -(Errno::FAULT.raw_os_error() as isize);
-    }
-    words[0] &= !CLONE_VFORK;
-    words[5..7].fill(0);
-    // SAFETY: a live structure of that size; the child is a copy of this process, on a copy of this stack.
-    unsafe { syscall(number::CLONE3, [words.as_ptr() as usize, bytes, 0, 0, 0, 0]) }
+/// What a copy without a stack is to be asked for.
+fn asked(arguments: &[usize; 6]) -> Result<Asked, Errno> {
+    let [at, bytes, ..] = *arguments;
+    let bytes = bytes.min(Asked::BYTES_MAX) as c_long;
+    // SAFETY: there is room for as many bytes; a source that cannot be read answers false.
+    let asked = Asked::read_by(bytes, |to, bytes| unsafe { super::stubs::copy(to, at as *const u8, bytes) });
+    asked.map(Asked::as_fork).ok_or(Errno::FAULT)
+}
+
+/// How such a copy is made: as its agent can follow it, or else as it was asked for.
+fn followed(asked: usize) -> Flags {
+    Flags::of(asked).unwrap_or(Flags::as_asked(asked))
 }
