@@ -100,10 +100,18 @@ fn vfork(worker: &mut Worker) -> Done {
     share(worker, stack, flags, if executes { run_program } else { run }, &errand)
 }
 
-/// A fork of which libc's handlers know nothing; if `is_bare`, not even its function `syscall`.
-fn clone_raw(is_bare: bool) -> Result<libc::pid_t, calls::Errno> {
+/// A fork of which libc's handlers know nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RawFork {
+    /// Of which not even its function `syscall` knows.
+    Bare,
+    Clone,
+    Clone3,
+}
+
+fn clone_raw(kind: RawFork) -> Result<libc::pid_t, calls::Errno> {
     #[cfg(target_arch = "x86_64")]
-    if is_bare {
+    if kind == RawFork::Bare {
         let result: isize;
         // SAFETY: a fork: the child has a copy of everything, and this thread only.
         unsafe {
@@ -114,9 +122,15 @@ fn clone_raw(is_bare: bool) -> Result<libc::pid_t, calls::Errno> {
         }
         return if result < 0 { Err(-result as calls::Errno) } else { Ok(result as libc::pid_t) };
     }
-    let _ = is_bare;
-    // SAFETY: as above.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    // `struct clone_args`: the signal comes fifth.
+    let asked = [0, 0, 0, 0, libc::SIGCHLD as u64, 0, 0, 0];
+    let pid = if kind == RawFork::Clone3 {
+        // SAFETY: as above, with a live structure of that size.
+        unsafe { libc::syscall(libc::SYS_clone3, asked.as_ptr(), size_of_val(&asked)) }
+    } else {
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) }
+    };
     calls::result(pid as isize).map(|pid| pid as libc::pid_t)
 }
 
@@ -124,7 +138,7 @@ fn clone_raw(is_bare: bool) -> Result<libc::pid_t, calls::Errno> {
 fn raw_fork(worker: &mut Worker) -> Done {
     let number = worker.draw_area()?;
     let (first, second) = (worker.random.word(), worker.random.word());
-    let is_bare = worker.random.one_in(2);
+    let kind = [RawFork::Bare, RawFork::Clone, RawFork::Clone3][worker.random.below(3)];
     let area = &mut worker.areas[number];
     let report = report();
     // By those only that have had their agent from the start: pleat ends the run where a child does it that has none yet.
@@ -132,7 +146,7 @@ fn raw_fork(worker: &mut Worker) -> Done {
     if may_be_wrong || report.children.load(Relaxed) >= CHILDREN_MAX {
         return Ok(());
     }
-    let pid = clone_raw(is_bare).map_err(of("clone, raw"))?;
+    let pid = clone_raw(kind).map_err(of("clone, raw"))?;
     if pid == 0 {
         let looked = [first, second].map(|word| area.check(word as usize % area.count));
         calls::exit(if looked.iter().all(Result::is_ok) { 0 } else { 6 })
@@ -141,7 +155,7 @@ fn raw_fork(worker: &mut Worker) -> Done {
     match calls::wait(pid).map_err(of("waitpid"))?.1 {
         0 => Ok(()),
         // pleat cannot follow it, and ends it where it would miss a page.
-        libc::SIGKILL if is_bare || cfg!(not(target_arch = "x86_64")) => Ok(()),
+        libc::SIGKILL if kind == RawFork::Bare || cfg!(not(target_arch = "x86_64")) => Ok(()),
         status => Err(Trouble::Other("a raw child's wait status", status as u64)),
     }
 }
