@@ -1,4 +1,4 @@
-// A fork of which neither libc nor its function `syscall` knows: the system call itself.
+// Forks of which neither libc nor its function `syscall` knows: the system calls themselves.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,5 +13,15 @@ __attribute__((unused)) static pid_t clone_raw(long flags) {
     return result < 0 ? -1 : (pid_t)result;
 #else
     return (pid_t)syscall(SYS_clone, flags, 0, 0, 0, 0);
+#endif
+}
+
+__attribute__((unused)) static pid_t clone3_raw(void *how, size_t bytes) {
+#ifdef __x86_64__
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_clone3), "D"(how), "S"(bytes) : "rcx", "r11", "memory");
+    return result < 0 ? -1 : (pid_t)result;
+#else
+    return (pid_t)syscall(SYS_clone3, how, bytes);
 #endif
 }

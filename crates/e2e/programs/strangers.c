@@ -4,6 +4,7 @@
 // beside one that lives.
 #define _GNU_SOURCE
 #include "cold.h"
+#include "raw.h"
 
 #include <linux/sched.h>
 #include <sched.h>
@@ -40,7 +41,7 @@ static int children(int depth) {
 
 static pid_t raw_clone(pid_t number) {
     struct clone_args how = {.exit_signal = SIGCHLD, .set_tid = number ? (uintptr_t)&number : 0, .set_tid_size = number != 0};
-    return (pid_t)syscall(SYS_clone3, &how, sizeof how);
+    return clone3_raw(&how, sizeof how);
 }
 
 static void raw(void) {
