@@ -8,7 +8,7 @@
 //! paths, which write and read the same bytes: [`scalar`], the plain twin, and one for each kind of vectors. Which one runs is
 //! found out at run time.
 
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 
 use page::{PAGE_BYTES, PageBytes};
 
@@ -99,6 +99,10 @@ pub(crate) struct Workspace {
     literals: [u8; PAGE_BYTES + VECTOR_BYTES],
     pub(crate) frequent: frequent::Workspace,
 }
+
+const _: () = assert!(
+    offset_of!(Workspace, different) % (1 << 12) == 1536 && offset_of!(Workspace, literals) % (1 << 12) == 1536
+);
 
 impl Workspace {
     pub(crate) const EMPTY: Self = Self {

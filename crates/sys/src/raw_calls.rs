@@ -101,7 +101,7 @@ pub unsafe fn write_word(arguments: [c_long; 6]) -> Result<usize, Errno> {
     answer
 }
 
-/// Has the kernel read a word of four bytes, by a call that every sandbox allows, and so brings it in; says whether there is one.
+/// Has the kernel read a word of four bytes, by a call that hardly a sandbox forbids, and so brings it in; says whether there is one.
 pub(crate) fn is_there(word: c_long) -> bool {
     /// `FUTEX_CMP_REQUEUE` with `FUTEX_PRIVATE_FLAG`: of nobody, from a word to itself.
     const READ: c_long = 4 | 128;

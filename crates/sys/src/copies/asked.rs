@@ -30,7 +30,7 @@ impl Asked {
     /// From the call's arguments. `None` where the kernel would refuse it, or takes more than is known here.
     pub fn read(at: c_long, bytes: c_long) -> Option<Self> {
         let last = at.checked_add(bytes)?.checked_sub(size_of::<u32>() as c_long)?;
-        Self::read_by(bytes, |words, bytes| {
+        let asked = Self::read_by(bytes, |words, bytes| {
             let is_there = [at, last].iter().all(|word| raw_calls::is_there(word & !3));
             let from: *const u8 = core::ptr::with_exposed_provenance(at as usize);
             if is_there {
@@ -38,15 +38,17 @@ impl Asked {
                 unsafe { core::ptr::copy_nonoverlapping(from, words, bytes) };
             }
             is_there
-        })
+        });
+        asked.ok()
     }
 
-    /// The same by a function that copies so many bytes, and says whether it could.
-    pub(crate) fn read_by(bytes: c_long, copy: impl FnOnce(*mut u8, usize) -> bool) -> Option<Self> {
+    /// The same by a function that copies so many bytes, and says whether it could: `INVAL` where there are too few or too many, `FAULT` where
+    /// they cannot be read, as the kernel has it.
+    pub(crate) fn read_by(bytes: c_long, copy: impl FnOnce(*mut u8, usize) -> bool) -> Result<Self, Errno> {
         let mut words = [0; WORDS];
         let known = BYTES_MIN..=Self::BYTES_MAX;
-        let bytes = usize::try_from(bytes).ok().filter(|bytes| known.contains(bytes))?;
-        copy(words.as_mut_ptr().cast(), bytes).then_some(Self { words, bytes })
+        let bytes = usize::try_from(bytes).ok().filter(|bytes| known.contains(bytes)).ok_or(Errno::INVAL)?;
+        if copy(words.as_mut_ptr().cast(), bytes) { Ok(Self { words, bytes }) } else { Err(Errno::FAULT) }
     }
 
     /// A copy that goes on where its parent does, which does not wait for it.
@@ -82,6 +84,13 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_length_is_told_from_a_bad_address() {
+        let outcome = |bytes, can_copy| Asked::read_by(bytes, |_, _| can_copy).map(|asked| asked.flags());
+        assert_eq!([56, 96].map(|bytes| outcome(bytes, true)), [Err(Errno::INVAL); 2]);
+        assert_eq!([true, false].map(|can_copy| outcome(64, can_copy)), [Ok(0), Err(Errno::FAULT)]);
+    }
 
     #[test]
     fn what_is_asked_is_read_where_the_kernel_would_read_it() {

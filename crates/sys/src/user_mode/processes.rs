@@ -253,7 +253,7 @@ fn asked(arguments: &[usize; 6]) -> Result<Asked, Errno> {
     let bytes = bytes.min(Asked::BYTES_MAX) as c_long;
     // SAFETY: there is room for as many bytes; a source that cannot be read answers false.
     let asked = Asked::read_by(bytes, |to, bytes| unsafe { super::stubs::copy(to, at as *const u8, bytes) });
-    asked.map(Asked::as_fork).ok_or(Errno::FAULT)
+    asked.map(Asked::as_fork)
 }
 
 /// How such a copy is made: as its agent can follow it, or else as it was asked for.
