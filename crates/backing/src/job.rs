@@ -7,13 +7,14 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
 use sys::ring::Queue;
 
 use crate::aside::{Aside, Blocks};
 use crate::buffer::AlignedBytes;
 use crate::cipher::{Cipher, Identity};
-use crate::segment::{ENCODING_BYTES_MAX, Extent, Home, Plain, UNIT_BYTES, extent_bytes};
+use crate::segment::{BackingKey, ENCODING_BYTES_MAX, Extent, Home, Plain, UNIT_BYTES, extent_bytes};
 use crate::{BLOCK_BYTES, BackingError, BackingStore};
 
 /// A store and its key.
@@ -110,10 +111,12 @@ pub(crate) fn place_offset(place: u32, segment_bytes: usize) -> u64 {
 }
 
 /// Encodings that one request can read.
-pub const READ_ENCODINGS_MAX: usize = 16;
+const READ_ENCODINGS_MAX: usize = 64;
+/// Of the longest so many can be read in any case.
+pub const READ_PAGES_MAX: usize = 16;
 /// What one request can read: the longest encodings, one behind the other, from anywhere in a block on.
-const READ_BYTES_MAX: usize =
-    (BLOCK_BYTES - UNIT_BYTES + READ_ENCODINGS_MAX * extent_bytes(ENCODING_BYTES_MAX)).next_multiple_of(BLOCK_BYTES);
+pub const READ_BYTES_MAX: usize =
+    (BLOCK_BYTES - UNIT_BYTES + READ_PAGES_MAX * extent_bytes(ENCODING_BYTES_MAX)).next_multiple_of(BLOCK_BYTES);
 
 /// What a thread needs to read encodings: 136 KiB.
 #[derive(Debug)]
@@ -159,6 +162,8 @@ pub struct ReadJob {
     /// The one that is asked for, then `others` that are not, one behind the other.
     entries: [(u16, Extent); READ_ENCODINGS_MAX],
     others: usize,
+    /// So many of them have been joined one by one; what is behind those is read ahead.
+    joined: usize,
 }
 
 impl ReadJob {
@@ -169,11 +174,19 @@ impl ReadJob {
         segment_bytes: usize,
         entry: (u16, Extent),
     ) -> Self {
-        Self { ticket, source, home, segment_bytes, entries: [entry; READ_ENCODINGS_MAX], others: 0 }
+        Self { ticket, source, home, segment_bytes, entries: [entry; READ_ENCODINGS_MAX], others: 0, joined: 0 }
     }
 
     /// Has one more encoding of its segment read, if that lies behind the last and can come with the same request.
     pub(crate) fn join(&mut self, entry: u16, extent: Extent) -> bool {
+        debug_assert!(self.joined == self.others, "reading ahead comes last");
+        let fits = self.read_ahead(entry, extent);
+        self.joined = self.others;
+        fits
+    }
+
+    /// The same for one of [`Self::ahead`].
+    pub(crate) fn read_ahead(&mut self, entry: u16, extent: Extent) -> bool {
         let is_near = extent.end() <= self.first_block() + READ_BYTES_MAX;
         let fits = self.others + 1 < READ_ENCODINGS_MAX && extent.start() >= self.last().end() && is_near;
         if fits {
@@ -223,6 +236,24 @@ impl ReadJob {
         assert!((1..=self.others).contains(&number), "the job has {} others", self.others);
         let is_read = self.bytes_to(self.entries[number].1) <= buffer.filled;
         if is_read { self.decrypt(number, buffer).ok() } else { None }
+    }
+
+    /// The numbers of the others that are read ahead, as far as these have come and are right.
+    pub fn ahead(&self, buffer: &mut ReadBuffer) -> Range<usize> {
+        let first = self.joined + 1;
+        let wrong = (first..=self.others).find(|number| self.other(*number, buffer).is_none());
+        first..wrong.unwrap_or(self.others + 1)
+    }
+
+    /// One of [`Self::ahead`], and where the log keeps it.
+    pub fn one_ahead<'a>(&self, number: usize, buffer: &'a ReadBuffer) -> (BackingKey, &'a [u8]) {
+        let (entry, _) = self.entries[number];
+        (BackingKey::new(self.ticket.number, entry.into()), self.encoding(number, buffer))
+    }
+
+    /// The last entry that it reads.
+    pub(crate) fn last_entry(&self) -> u16 {
+        self.entries[self.others].0
     }
 
     fn read(&self, blocks: &mut [u8]) -> Result<(), BackingError> {

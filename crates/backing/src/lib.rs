@@ -32,7 +32,7 @@ mod swap_file;
 mod tests;
 
 pub use aside::ASIDE_MAX;
-pub use job::{CleanJob, PunchJob, READ_ENCODINGS_MAX, ReadBuffer, ReadError, ReadJob, WriteJob};
+pub use job::{CleanJob, PunchJob, READ_BYTES_MAX, READ_PAGES_MAX, ReadBuffer, ReadError, ReadJob, WriteJob};
 pub use memory::{MemoryBacking, Nowhere};
 pub use places::ChildPin;
 pub use segment::{BackingKey, ENCODING_BYTES_MAX};

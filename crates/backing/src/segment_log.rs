@@ -346,6 +346,17 @@ impl SegmentLog {
         if is_joined { Beside::Joined } else { Beside::Apart }
     }
 
+    /// Has `job` read ahead: what lies behind the last encoding that it reads, as far as that costs no request.
+    pub fn read_ahead(&self, job: &mut ReadJob) {
+        let entries = self.segment(job.ticket.number).entries.iter().enumerate();
+        let behind = entries.skip(usize::from(job.last_entry()) + 1);
+        for (number, entry) in behind.filter(|(_, entry)| entry.owner().is_some()) {
+            if !job.read_ahead(number as u16, entry.extent()) {
+                break;
+            }
+        }
+    }
+
     fn extent(&self, key: BackingKey) -> Extent {
         let entry = self.segment(key.number()).entries[key.entry()];
         assert!(entry.owner().is_some(), "{key:?} has been discarded");
@@ -382,7 +393,12 @@ impl SegmentLog {
 
     /// Whose encoding it is.
     pub fn owner(&self, key: BackingKey) -> PageIndex {
-        self.segment(key.number()).entries[key.entry()].owner().expect("a key of a live entry")
+        self.live_owner(key).expect("a key of a live entry")
+    }
+
+    /// The same, if it has not been discarded; while a job is out that reads it.
+    pub fn live_owner(&self, key: BackingKey) -> Option<PageIndex> {
+        self.segment(key.number()).entries[key.entry()].owner()
     }
 
     /// Gives an encoding to another page.

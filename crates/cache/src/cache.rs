@@ -7,6 +7,7 @@
 //!     │ │ └────settle─────┘                        │                               │
 //!     │ └──────────────────────settle──────────────┘                               │
 //!     └────────────────────────settle──────────────────────────────────────────────┘
+//!                          Compressed, Incompressible ◄──────────promote───────── Below
 //!  discard: any place ─► Untouched ─settle─► Resident        remap: any place, to another page
 //! ```
 
@@ -152,6 +153,25 @@ impl<S: Store> Cache<S> {
             Located::Disk(job) => Some(job),
             Located::Memory(_) => None,
         }
+    }
+
+    /// Has a job of [`Lookup::Backed`] read ahead; for [`Cache::promote`].
+    pub fn read_ahead(&self, job: &mut ReadJob) {
+        self.log.as_ref().expect("a job comes from a log").read_ahead(job);
+    }
+
+    /// An encoding that has been read ahead goes back to the store, unless its page has been asked for or discarded meanwhile, or there
+    /// is no room. Says whether it does. What nobody asks for then is the first to go below again.
+    pub fn promote(&mut self, key: BackingKey, encoding: &[u8]) -> bool {
+        let Some(page) = self.log_mut().live_owner(key) else { return false };
+        let slot = self.table.get(page);
+        assert!(slot.place() == Place::Below(key), "{key:?} is not of {page:?}");
+        let Ok(stored) = self.store.put(page, encoding) else { return false };
+        let is_shorter = encoding.len() < PAGE_BYTES;
+        let place = if is_shorter { Place::Compressed(stored) } else { Place::Incompressible(stored) };
+        self.log_mut().discard(key);
+        self.table.set(page, slot.moved(place, Age::NONE));
+        true
     }
 
     /// Returns a job of [`Lookup::Backed`].

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use backing::{MemoryBacking, SegmentLog};
+use backing::{MemoryBacking, ReadJob, SegmentLog};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use pleat_cache::{Beside, Cache, Hand, Lookup, Outcome, Place, Published};
 use policy::replacement::Arrival;
@@ -97,16 +97,17 @@ fn compare(cache: &mut Cache<Slabs>, page: PageIndex, twin: Option<Twin>, seed: 
     }
 }
 
-fn one(seed: u64) {
+/// Returns how many pages have been promoted.
+fn one(seed: u64) -> usize {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut cache = cache(8 << 20);
     let mut twin: BTreeMap<PageIndex, Twin> = BTreeMap::new();
     let mut hand = Hand::default();
-    let mut frame = 0;
+    let (mut frame, mut reads, mut promoted) = (0, vec![], 0);
     for step in 0..1500 {
         let page = PageIndex(random.below(PAGES) * 3);
         let length = 1 + random.below(80);
-        match random.below(16) {
+        match random.below(18) {
             0..=4 => {
                 cache.settle(page, [Arrival::Along, Arrival::Asked, Arrival::Recalled][random.below(3) as usize]);
                 twin.insert(page, Twin::Resident);
@@ -139,6 +140,8 @@ fn one(seed: u64) {
                 let _ = cache.write_back(ByteCount(random.below(200_000)), 300);
             }
             14 => write_all(&mut cache),
+            15 => begin_reading_ahead(&mut cache, page, &mut reads),
+            16 => promoted += end_reading_ahead(&mut cache, &mut reads),
             _ => {
                 cache.compact(random.below(100) as usize);
                 if let Some(mut job) = cache.log().unwrap().clean() {
@@ -158,6 +161,9 @@ fn one(seed: u64) {
             cache.check();
         }
     }
+    while !reads.is_empty() {
+        promoted += end_reading_ahead(&mut cache, &mut reads);
+    }
     cache.check();
     for page in 0..7000 {
         compare(&mut cache, PageIndex(page), twin.get(&PageIndex(page)).copied(), seed);
@@ -168,6 +174,26 @@ fn one(seed: u64) {
     cache.discard(PageIndex(0), PageIndex(1 << 30));
     cache.check();
     assert_eq!(cache.store_figures().encodings, 0);
+    promoted
+}
+
+/// A job is out for as long as it likes.
+fn begin_reading_ahead(cache: &mut Cache<Slabs>, page: PageIndex, reads: &mut Vec<ReadJob>) {
+    if let Some(mut job) = cache.look_below(page) {
+        cache.read_ahead(&mut job);
+        reads.push(job);
+    }
+}
+
+/// What it has read is promoted, wherever its pages are by now. Each is where it was, or in the store, with the same bytes.
+fn end_reading_ahead(cache: &mut Cache<Slabs>, reads: &mut Vec<ReadJob>) -> usize {
+    let Some(job) = reads.pop() else { return 0 };
+    let mut buffer = backing::ReadBuffer::new();
+    job.run(&mut buffer).unwrap();
+    let ahead = job.ahead(&mut buffer).map(|number| job.one_ahead(number, &buffer));
+    let promoted = ahead.filter(|&(key, encoding)| cache.promote(key, encoding)).count();
+    cache.finish_read(job);
+    promoted
 }
 
 fn publish(
@@ -224,10 +250,12 @@ fn remap(
 #[test]
 fn the_cache_agrees_with_a_plain_map() {
     let count = std::env::var("PLEAT_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
-    for seed in 1..=count {
+    let promoted = (1..=count).map(|seed| {
         println!("seed {seed}");
-        one(seed);
-    }
+        one(seed)
+    });
+    let promoted: usize = promoted.sum();
+    assert!(promoted > 10 * count as usize, "{promoted} promoted");
 }
 
 /// Brings a page to a place of the diagram.

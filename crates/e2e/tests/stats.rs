@@ -40,6 +40,7 @@ const COUNTERS: &[&str] = &[
     "written_back_bytes",
     "read_back_bytes",
     "reads_beside",
+    "pages_read_ahead",
     "serve_ns",
     "turn_wait_ns",
     "refault_ns",

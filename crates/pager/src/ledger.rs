@@ -123,6 +123,8 @@ numbers! {
         ReadBackBytes = "read_back_bytes",
         /// Reads from the swap file made at the same time as another, for faults that waited behind it.
         ReadBeside = "reads_beside",
+        /// Pages that came from the swap file to the pool before anybody asked.
+        ReadAhead = "pages_read_ahead",
         /// Encodings copied to give sparse pool frames or segments back.
         Compacted = "encodings_compacted",
         /// mmap, munmap, mremap, madvise and fork, as the kernel reported them.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use backing::ChildPin;
+use backing::{ChildPin, READ_BYTES_MAX};
 use cache::{AreaKeeper, Cache, Hand, Lookup, Place};
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use policy::area::divider::Divider;
@@ -28,6 +28,10 @@ use cache::ring::Ring;
 const FILL_RESERVE: usize = 512;
 /// The same for one more batch, and for what is held back.
 const FOLLOW_RESERVE: usize = MESSAGES_MAX + HELD_MAX;
+
+/// The part of the share that is free where there is much room, as a divisor, and the least of it: reclaim makes as much at once.
+const AHEAD_DIVISOR: u64 = 4;
+const AHEAD_BYTES_MIN: u64 = 1 << 20;
 
 /// The part of the ring's pages that a walk may use again before they go, as a divisor.
 const LAG_DIVISOR: u64 = 2;
@@ -141,6 +145,18 @@ impl<S: Store> State<S> {
     /// Bytes to reclaim now.
     pub(crate) fn goal(&self) -> ByteCount {
         self.accounts.goal(self.holdings())
+    }
+
+    /// Whether there is so much room that encodings may come back from below that nobody has asked for. Where pages have to leave for
+    /// those that come, there is not: nor where encodings have to go below.
+    pub(crate) fn may_read_ahead(&self) -> bool {
+        let holdings = self.holdings();
+        let (share, bytes) = (self.accounts.share, ByteCount(READ_BYTES_MAX as u64));
+        let room = ByteCount((share.0 / AHEAD_DIVISOR).max(AHEAD_BYTES_MIN)) + bytes;
+        !self.frozen
+            && self.area.is_none()
+            && self.accounts.free(holdings) >= (self.accounts.marks.high + room).0 as i64
+            && holdings.pool + bytes <= self.pool_bytes_max()
     }
 
     /// Whether less is free than a fault would find enough.

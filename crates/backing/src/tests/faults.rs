@@ -218,17 +218,17 @@ fn others_come_with_the_same_request() {
 }
 
 #[test]
-fn one_request_takes_sixteen_whole_pages_and_no_more() {
+fn one_request_takes_sixteen_whole_pages_and_no_more_than_its_buffer() {
     const SEGMENT_BYTES: usize = 1 << 17;
     let mut twins = Twins::new(memory(4, SEGMENT_BYTES), SEGMENT_BYTES);
     let first = twins.append(0, &[1; 300]).unwrap();
     let keys: Vec<_> = (1..20).map(|owner| twins.append(owner, &[owner as u8; 4096]).unwrap()).collect();
     twins.write_all();
-    let mut job = joined(&mut twins, &keys[..16]);
-    assert!(matches!(twins.log.locate_beside(keys[16], Some(&mut job)), Beside::Apart));
+    let mut job = joined(&mut twins, &keys[..17]);
+    assert!(matches!(twins.log.locate_beside(keys[17], Some(&mut job)), Beside::Apart));
     let mut buffer = ReadBuffer::new();
     job.run(&mut buffer).unwrap();
-    assert_eq!(others(&twins, &job, &keys[..16], &mut buffer), [true; 15]);
+    assert_eq!(others(&twins, &job, &keys[..17], &mut buffer), [true; 16]);
     twins.log.finish_read(job);
     // However few they are, they must lie within what the buffer holds.
     let Located::Disk(mut job) = twins.log.locate(first) else { panic!() };
@@ -276,6 +276,59 @@ fn what_is_asked_for_comes_although_its_neighbours_cannot_be_read() {
     assert_eq!(others(&twins, &again, &keys[1..6], &mut buffer), [false; 4]);
     twins.log.finish_read(job);
     twins.log.finish_read(again);
+}
+
+/// The keys that a job has read ahead, as far as they have come.
+fn ahead(twins: &Twins, job: &ReadJob, buffer: &mut ReadBuffer) -> Vec<BackingKey> {
+    let numbers = job.ahead(buffer);
+    let checked = |number| {
+        let (key, encoding) = job.one_ahead(number, buffer);
+        assert!(twins.map[&key].1 == encoding, "wrong bytes");
+        key
+    };
+    numbers.map(checked).collect()
+}
+
+#[test]
+fn what_lies_behind_is_read_ahead_with_the_same_request() {
+    let (store, mut twins) = twins(8);
+    let keys = twins.fill(&mut Random::new(25), 20, 1500);
+    let count = keys.iter().filter(|key| key.number() == keys[0].number()).count();
+    twins.discard(keys[5]);
+    let mut job = joined(&mut twins, &keys[2..4]);
+    twins.log.read_ahead(&mut job);
+    let (reads, mut buffer) = (store.operations().0, ReadBuffer::new());
+    assert!(job.run(&mut buffer).unwrap() == twins.map[&keys[2]].1);
+    assert_eq!(others(&twins, &job, &keys[2..4], &mut buffer), [true]);
+    assert_eq!(ahead(&twins, &job, &mut buffer), [&keys[4..5], &keys[6..count]].concat());
+    assert_eq!(store.operations().0, reads + 1);
+    twins.log.finish_read(job);
+    // The last of a segment; and the second where the request has failed and its own two blocks come alone.
+    store.fail(Operation::Read(store.operations().0 + 1), Fault::Short);
+    for (from, end) in [(count - 1, count), (2, 5)] {
+        let mut job = joined(&mut twins, &[keys[from]]);
+        twins.log.read_ahead(&mut job);
+        assert!(job.run(&mut buffer).unwrap() == twins.map[&keys[from]].1);
+        assert_eq!(ahead(&twins, &job, &mut buffer), keys[from + 1..end]);
+        twins.log.finish_read(job);
+    }
+    twins.read_all();
+}
+
+#[test]
+fn reading_ahead_ends_at_damage_and_at_what_one_request_takes() {
+    let (store, mut twins) = twins(8);
+    store.fail(Operation::Write(0), Fault::Flip(6 * 144 + 100, 4));
+    let keys = twins.fill(&mut Random::new(26), 80, 120);
+    assert_eq!(keys[0].number(), keys[79].number());
+    for (from, end) in [(0, 6), (2, 6), (7, 7 + 64), (30, 80)] {
+        let mut job = joined(&mut twins, &[keys[from]]);
+        twins.log.read_ahead(&mut job);
+        let mut buffer = ReadBuffer::new();
+        assert!(job.run(&mut buffer).unwrap() == twins.map[&keys[from]].1);
+        assert_eq!(ahead(&twins, &job, &mut buffer), keys[from + 1..end], "from {from}");
+        twins.log.finish_read(job);
+    }
 }
 
 #[test]

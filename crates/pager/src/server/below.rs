@@ -3,6 +3,8 @@
 //! Several threads that miss pages on a disk would wait for each other, for there is one server. But a disk answers eight requests in
 //! little more time than one; so with the first fault's read go those of the faults behind it. What these bring is kept aside as it
 //! lies on the medium, and each fault then looks up its page as if there were none.
+//!
+//! Where there is room, a read goes on behind what it is for: who has slept, or waited for his turn, has all of it to read.
 
 use backing::{ReadError, ReadJob};
 use page::PageIndex;
@@ -40,8 +42,14 @@ impl Server {
     ) -> Result<usize, Stuck> {
         let is_aside = self.read.has(&job);
         let result = self.run(&job, count);
+        let ahead = if result.is_ok() { job.ahead(&mut self.read) } else { 0..0 };
         let mut bytes = if is_aside { 0 } else { job.bytes() };
         let mut state = pager.lock();
+        if state.may_read_ahead() {
+            let ahead = ahead.map(|number| job.one_ahead(number, &self.read));
+            let promoted = ahead.filter(|&(key, encoding)| state.cache.promote(key, encoding)).count();
+            pager.entry.add(Counter::ReadAhead, promoted as u64);
+        }
         for beside in self.besides.iter_mut().filter_map(Option::take) {
             if self.read.has(&beside) {
                 bytes += beside.bytes();

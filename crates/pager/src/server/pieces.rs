@@ -1,7 +1,7 @@
 //! What a fault is served with: where the page and those that come along are found, and decoded. What is on the medium is read in
 //! `below.rs`.
 
-use backing::{READ_ENCODINGS_MAX, ReadJob};
+use backing::{READ_PAGES_MAX, ReadJob};
 use cache::{Beside, Lookup};
 use page::{PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::drop_behind::Run;
@@ -98,10 +98,11 @@ impl Server {
         }
         self.pieces[0] = piece;
         let count = self.gather_more(pager, &mut state, page, window, kind, job.as_mut());
-        match job {
-            Some(job) => Gathered::Backed(job, count),
-            None => Gathered::Pieces(count, kind),
+        let Some(mut job) = job else { return Gathered::Pieces(count, kind) };
+        if state.may_read_ahead() && !self.read.has(&job) {
+            state.cache.read_ahead(&mut job);
         }
+        Gathered::Backed(job, count)
     }
 
     /// The page is here already, unless it was discarded after a fault had brought it once more: zeros, and the kernel
@@ -136,7 +137,7 @@ impl Server {
         kind: FaultKind,
         mut job: Option<&mut ReadJob>,
     ) -> usize {
-        const { assert!(WINDOW_MAX.0 as usize <= READ_ENCODINGS_MAX) };
+        const { assert!(WINDOW_MAX.0 as usize <= READ_PAGES_MAX) };
         let is_zero_fill = kind == FaultKind::ZeroFill;
         let is_alone = kind == FaultKind::Staged || is_zero_fill && pager.is_exact();
         if state.frozen || window == PageCount(1) || is_alone {

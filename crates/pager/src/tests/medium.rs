@@ -89,6 +89,55 @@ fn what_waits_for_the_medium_is_read_together() {
     assert!(beside > 150, "{beside} of {reads}");
 }
 
+/// Who has given way to others has his memory on the medium, and much room when he may go on. While a read is on its way the other thread
+/// of the pager, the program and whoever changes its layout act.
+#[test]
+fn where_there_is_room_what_lies_behind_is_read_ahead() {
+    let mut ahead = 0;
+    for seed in 200..212 {
+        let medium = medium();
+        if seed % 3 == 0 {
+            for number in (seed % 100..2000).step_by(211) {
+                medium.fail(Operation::Read(number), if seed % 2 == 0 { Fault::Short } else { Fault::Flip(900, 2) });
+            }
+        }
+        let mut world = world(seed, &medium);
+        let mut result = Ok(());
+        for turn in 0..20 {
+            world.share = ByteCount(if turn % 2 == 0 { 640 << 10 } else { 6 << 20 });
+            result = result.and_then(|()| (0..150).try_for_each(|_| world.step()));
+        }
+        let result = result.and_then(|()| world.finish());
+        assert!(matches!(result, Ok(()) | Err(Stuck::Unreadable(_))), "{result:?}");
+        ahead += world.pager.entry.count(Counter::ReadAhead);
+    }
+    assert!(ahead > 1000, "{ahead}");
+}
+
+/// It would send other encodings below, or have pages leave.
+#[test]
+fn where_there_is_no_room_nothing_is_read_ahead() {
+    let medium = medium();
+    let share = ByteCount(4 << 20);
+    let (mut world, pages) = noise_below_with(&medium, 2400, Setup { share, ..Setup::plain(9) });
+    let mut random = Random::new(5);
+    let mut reads = |world: &mut World| {
+        let (before, ahead) = (medium.operations().0, world.pager.entry.count(Counter::ReadAhead));
+        for _ in 0..3000 {
+            world.touch(pages[random.below(pages.len() as u64) as usize], None).unwrap();
+            world.round();
+        }
+        (medium.operations().0 - before, world.pager.entry.count(Counter::ReadAhead) - ahead)
+    };
+    let (pressed, ahead) = reads(&mut world);
+    assert!(pressed > 500 && ahead < pressed / 10, "{ahead} with {pressed} reads");
+    let below = world.pager.lock().cache.census().below.0;
+    world.share = ByteCount(2 * world.share.0);
+    let (reads, ahead) = reads(&mut world);
+    assert!(below > 800 && ahead > below / 3 && reads < below * 2 / 3, "{ahead} of {below} with {reads} reads");
+    world.finish().unwrap();
+}
+
 /// Every write from some time on is torn, lost or flipped: reads say so, and name the segment.
 #[test]
 fn damage_is_found_and_named() {
@@ -181,9 +230,13 @@ fn noise_below(medium: &Medium) -> (World, Vec<PageIndex>) {
 }
 
 fn noise_below_in(medium: &Medium, system: System, share: ByteCount) -> (World, Vec<PageIndex>) {
-    let mix = Mix { layout: 0, flags: 0, late: 0, noise: 1, text: 0, words: 0, pages_max: 600 };
+    noise_below_with(medium, 600, Setup { system, share, ..Setup::plain(9) })
+}
+
+fn noise_below_with(medium: &Medium, pages_max: u64, setup: Setup) -> (World, Vec<PageIndex>) {
+    let mix = Mix { layout: 0, flags: 0, late: 0, noise: 1, text: 0, words: 0, pages_max };
     let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(medium.clone()), BYTES));
-    let mut world = World::new(Setup { mix, share, swap, interleave: 0, system, ..Setup::plain(9) });
+    let mut world = World::new(Setup { mix, swap, interleave: 0, ..setup });
     begin(&mut world);
     let pages: Vec<PageIndex> = world.program.borrow().shadow.keys().copied().collect();
     for (number, page) in pages.iter().enumerate() {
