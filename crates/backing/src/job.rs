@@ -110,8 +110,8 @@ pub(crate) fn place_offset(place: u32, segment_bytes: usize) -> u64 {
     u64::from(place) * segment_bytes as u64
 }
 
-/// Encodings that one request can read.
-const READ_ENCODINGS_MAX: usize = 64;
+/// Encodings that one request can read: no more, for jobs are handed on by value.
+const READ_ENCODINGS_MAX: usize = 20;
 /// Of the longest so many can be read in any case.
 pub const READ_PAGES_MAX: usize = 16;
 /// What one request can read: the longest encodings, one behind the other, from anywhere in a block on.
@@ -236,6 +236,12 @@ impl ReadJob {
         assert!((1..=self.others).contains(&number), "the job has {} others", self.others);
         let is_read = self.bytes_to(self.entries[number].1) <= buffer.filled;
         if is_read { self.decrypt(number, buffer).ok() } else { None }
+    }
+
+    /// Where the log keeps those that it is to read ahead, and how long they are.
+    pub fn asked_ahead(&self) -> impl Iterator<Item = (BackingKey, usize)> {
+        let entries = self.entries[self.joined + 1..=self.others].iter();
+        entries.map(|&(entry, extent)| (BackingKey::new(self.ticket.number, entry.into()), extent.encoding_bytes()))
     }
 
     /// The numbers of the others that are read ahead, as far as these have come and are right.

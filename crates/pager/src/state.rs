@@ -9,6 +9,7 @@ use cache::{AreaKeeper, Cache, Hand, Lookup, Place};
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use policy::area::divider::Divider;
 use policy::drop_behind::DropBehind;
+use policy::prefetch::Room;
 use policy::replacement::Arrival;
 use store::Store;
 use sys::Area;
@@ -28,10 +29,6 @@ use cache::ring::Ring;
 const FILL_RESERVE: usize = 512;
 /// The same for one more batch, and for what is held back.
 const FOLLOW_RESERVE: usize = MESSAGES_MAX + HELD_MAX;
-
-/// The part of the share that is free where there is much room, as a divisor, and the least of it: reclaim makes as much at once.
-const AHEAD_DIVISOR: u64 = 4;
-const AHEAD_BYTES_MIN: u64 = 1 << 20;
 
 /// The part of the ring's pages that a walk may use again before they go, as a divisor.
 const LAG_DIVISOR: u64 = 2;
@@ -147,16 +144,13 @@ impl<S: Store> State<S> {
         self.accounts.goal(self.holdings())
     }
 
-    /// Whether there is so much room that encodings may come back from below that nobody has asked for. Where pages have to leave for
-    /// those that come, there is not: nor where encodings have to go below.
+    /// Whether what lies behind an encoding on the medium may come with it; see [`Room::is_ample_for`]. In an area it has no place.
     pub(crate) fn may_read_ahead(&self) -> bool {
-        let holdings = self.holdings();
-        let (share, bytes) = (self.accounts.share, ByteCount(READ_BYTES_MAX as u64));
-        let room = ByteCount((share.0 / AHEAD_DIVISOR).max(AHEAD_BYTES_MIN)) + bytes;
-        !self.frozen
-            && self.area.is_none()
-            && self.accounts.free(holdings) >= (self.accounts.marks.high + room).0 as i64
-            && holdings.pool + bytes <= self.pool_bytes_max()
+        let (holdings, share) = (self.holdings(), self.accounts.share);
+        let spare = self.accounts.free(holdings) - self.accounts.marks.high.0 as i64;
+        let pool = self.pool_bytes_max().saturating_sub(holdings.pool);
+        let is_ample = Room { share, spare, pool }.is_ample_for(ByteCount(READ_BYTES_MAX as u64));
+        is_ample && self.area.is_none() && !self.frozen
     }
 
     /// Whether less is free than a fault would find enough.

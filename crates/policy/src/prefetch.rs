@@ -3,8 +3,10 @@
 //! A fault that continues where the last ones stopped doubles the window, one a little further on keeps it, any other
 //! closes it again. Eight streams are followed at once, because programs walk several arrays together, and eight that go
 //! downwards: Python frees a list from its end.
+//!
+//! And when to read on behind what a fault asks for: where there is much room ([`Room`]).
 
-use page::{PageCount, PageIndex};
+use page::{ByteCount, PageCount, PageIndex};
 
 /// Most pages for one fault: beyond this the fault itself is a small part of the cost per page.
 pub const WINDOW_MAX: PageCount = PageCount(16);
@@ -99,6 +101,30 @@ impl Descents {
     }
 }
 
+/// The part of the share that is free where there is much room, as a divisor, and the least of it: reclaim makes as much at once.
+const AHEAD_DIVISOR: u64 = 4;
+const AHEAD_BYTES_MIN: u64 = 1 << 20;
+
+/// What a process has room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// What it may hold.
+    pub share: ByteCount,
+    /// What of that is free beyond the mark where reclaim stops, bytes; negative where it has not got there.
+    pub spare: i64,
+    /// What the pool may still take.
+    pub pool: ByteCount,
+}
+
+impl Room {
+    /// Whether `bytes` of encodings may come back from below that nobody has asked for. Where pages have to leave for those
+    /// that come, they may not; nor where other encodings have to go below.
+    pub fn is_ample_for(self, bytes: ByteCount) -> bool {
+        let ample = (self.share.0 / AHEAD_DIVISOR).max(AHEAD_BYTES_MIN) + bytes.0;
+        self.spare >= ample as i64 && self.pool >= bytes
+    }
+}
+
 /// Upside down: page numbers have 52 bits at most.
 fn mirrored(page: PageIndex) -> PageIndex {
     PageIndex((1 << 52) - page.0)
@@ -107,6 +133,17 @@ fn mirrored(page: PageIndex) -> PageIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_ample_where_a_quarter_of_the_share_is_spare_and_the_pool_may_grow() {
+        const MIB: u64 = 1 << 20;
+        let is_ample = |share: u64, spare: i64, pool| {
+            let room = Room { share: ByteCount(share * MIB), spare: spare * MIB as i64, pool: ByteCount(pool) };
+            room.is_ample_for(ByteCount(MIB))
+        };
+        assert!(is_ample(40, 11, MIB) && !is_ample(40, 10, MIB) && !is_ample(40, 11, MIB - 1));
+        assert!(is_ample(2, 2, MIB) && !is_ample(2, 1, MIB) && !is_ample(2, -3, MIB), "a small share");
+    }
 
     #[test]
     fn a_walk_downwards_opens_its_window() {

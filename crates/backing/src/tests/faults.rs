@@ -321,7 +321,7 @@ fn reading_ahead_ends_at_damage_and_at_what_one_request_takes() {
     store.fail(Operation::Write(0), Fault::Flip(6 * 144 + 100, 4));
     let keys = twins.fill(&mut Random::new(26), 80, 120);
     assert_eq!(keys[0].number(), keys[79].number());
-    for (from, end) in [(0, 6), (2, 6), (7, 7 + 64), (30, 80)] {
+    for (from, end) in [(0, 6), (2, 6), (7, 7 + 20), (65, 80)] {
         let mut job = joined(&mut twins, &[keys[from]]);
         twins.log.read_ahead(&mut job);
         let mut buffer = ReadBuffer::new();

@@ -118,8 +118,7 @@ fn where_there_is_room_what_lies_behind_is_read_ahead() {
 #[test]
 fn where_there_is_no_room_nothing_is_read_ahead() {
     let medium = medium();
-    let share = ByteCount(4 << 20);
-    let (mut world, pages) = noise_below_with(&medium, 2400, Setup { share, ..Setup::plain(9) });
+    let (mut world, pages) = much_noise_below(&medium, 2400, PRESETS[0].1, ByteCount(4 << 20));
     let mut random = Random::new(5);
     let mut reads = |world: &mut World| {
         let (before, ahead) = (medium.operations().0, world.pager.entry.count(Counter::ReadAhead));
@@ -230,13 +229,13 @@ fn noise_below(medium: &Medium) -> (World, Vec<PageIndex>) {
 }
 
 fn noise_below_in(medium: &Medium, system: System, share: ByteCount) -> (World, Vec<PageIndex>) {
-    noise_below_with(medium, 600, Setup { system, share, ..Setup::plain(9) })
+    much_noise_below(medium, 600, system, share)
 }
 
-fn noise_below_with(medium: &Medium, pages_max: u64, setup: Setup) -> (World, Vec<PageIndex>) {
+fn much_noise_below(medium: &Medium, pages_max: u64, system: System, share: ByteCount) -> (World, Vec<PageIndex>) {
     let mix = Mix { layout: 0, flags: 0, late: 0, noise: 1, text: 0, words: 0, pages_max };
     let swap: Option<(Box<dyn backing::BackingStore>, u64)> = Some((Box::new(medium.clone()), BYTES));
-    let mut world = World::new(Setup { mix, swap, interleave: 0, ..setup });
+    let mut world = World::new(Setup { mix, share, swap, interleave: 0, system, ..Setup::plain(9) });
     begin(&mut world);
     let pages: Vec<PageIndex> = world.program.borrow().shadow.keys().copied().collect();
     for (number, page) in pages.iter().enumerate() {

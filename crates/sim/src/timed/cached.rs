@@ -4,13 +4,14 @@
 use std::iter;
 use std::ops::Range;
 
-use backing::{Nowhere, ReadJob, SegmentLog, WriteJob};
+use backing::{Nowhere, READ_BYTES_MAX, ReadJob, SegmentLog, WriteJob};
 use cache::system::{System, WriteBack};
 use cache::{AreaCounters, AreaKeeper, Beside, Cache, Lookup, Memory, Outcome, Place, Published};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::area::divider::{self, Divider, Held, LOOK_NS};
 use policy::area::marginal::Costs;
 use policy::drop_behind;
+use policy::prefetch::Room;
 use policy::replacement::{Arrival, wants_second_chances};
 use policy::sizing::{self, Watermarks};
 use store::AnyStore;
@@ -141,6 +142,14 @@ impl Cached {
         self.share.saturating_sub(self.fixed() + self.marks.high)
     }
 
+    /// As the pager's state says it.
+    fn may_read_ahead(&self) -> bool {
+        let spare = self.free() - self.marks.high.0 as i64;
+        let pool = self.pool_bytes_max().saturating_sub(self.pool());
+        let is_ample = Room { share: self.share, spare, pool }.is_ample_for(ByteCount(READ_BYTES_MAX as u64));
+        is_ample && self.area.is_none()
+    }
+
     /// The page is with the program, wherever it was.
     fn settle(&mut self, page: PageIndex, arrival: Arrival) {
         if self.area.is_none() {
@@ -210,8 +219,15 @@ impl Cached {
         // In the papers' kernels plain swap reads neighbours together as well, which is not simulated: here neither does.
         let reads_ahead = self.seat == Seat::Process;
         let others = self.find_others(page, window, job.as_mut().filter(|_| reads_ahead));
-        if let Some(job) = job {
+        if let Some(mut job) = job {
+            if reads_ahead && self.may_read_ahead() {
+                self.live.cache.read_ahead(&mut job);
+            }
             run.read(job.bytes() as u64);
+            for (key, bytes) in job.asked_ahead() {
+                run.now_ns += run.seal_ns(bytes as u64);
+                self.live.cache.promote(key, &self.copy[..bytes]);
+            }
             self.live.cache.finish_read(job);
         }
         let count = PageCount(1 + others.len() as u64);
