@@ -97,6 +97,21 @@ fn compare(cache: &mut Cache<Slabs>, page: PageIndex, twin: Option<Twin>, seed: 
     }
 }
 
+/// A slot knows it to sixteen pages.
+fn is_told(distance: Option<PageCount>, exact: Option<PageCount>) -> bool {
+    let is_near = |(told, exact): (PageCount, PageCount)| (exact.0..exact.0 + 16).contains(&told.0);
+    distance.is_some() == exact.is_some() && distance.zip(exact).is_none_or(is_near)
+}
+
+fn tidy(cache: &mut Cache<Slabs>, encodings_max: usize) {
+    cache.compact(encodings_max);
+    if let Some(mut job) = cache.log().unwrap().clean() {
+        job.run().unwrap();
+        while cache.clean_some(&mut job, 16) {}
+        cache.finish_clean(job);
+    }
+}
+
 /// Returns how many pages have been promoted.
 fn one(seed: u64) -> usize {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -142,21 +157,11 @@ fn one(seed: u64) -> usize {
             14 => write_all(&mut cache),
             15 => begin_reading_ahead(&mut cache, page, &mut reads),
             16 => promoted += end_reading_ahead(&mut cache, &mut reads),
-            _ => {
-                cache.compact(random.below(100) as usize);
-                if let Some(mut job) = cache.log().unwrap().clean() {
-                    job.run().unwrap();
-                    while cache.clean_some(&mut job, 16) {}
-                    cache.finish_clean(job);
-                }
-            }
+            _ => tidy(&mut cache, random.below(100) as usize),
         }
         compare(&mut cache, page, twin.get(&page).copied(), seed);
-        // A slot knows it to sixteen pages.
         let distance = twin.get(&page).and_then(|twin| twin.refault_distance(frame));
-        let told = cache.refault_distance(page);
-        let is_near = |(told, exact): (PageCount, PageCount)| (exact.0..exact.0 + 16).contains(&told.0);
-        assert!(told.is_some() == distance.is_some() && told.zip(distance).is_none_or(is_near), "seed {seed}");
+        assert!(is_told(cache.refault_distance(page), distance), "seed {seed}");
         if step % 50 == 0 {
             cache.check();
         }
