@@ -14,7 +14,7 @@ use sys::fake::Access;
 use super::content::Content;
 use super::schedules::number;
 use super::world::{TestPager, set_between};
-use crate::ledger::FaultKind;
+use crate::ledger::{Counter, FaultKind};
 
 mod play;
 mod tree;
@@ -30,6 +30,7 @@ struct Seen {
     schedules: u64,
     /// Faults by kind.
     faults: [u64; FaultKind::ALL.len()],
+    read_ahead: u64,
 }
 
 impl Seen {
@@ -38,6 +39,7 @@ impl Seen {
         for (sum, histogram) in self.faults.iter_mut().zip(&pager.entry.faults) {
             *sum += histogram.buckets.iter().map(|bucket| u64::from(bucket.load(Ordering::Relaxed))).sum::<u64>();
         }
+        self.read_ahead += pager.entry.count(Counter::ReadAhead);
     }
 
     /// Asserts that pages have come back from each of these.
@@ -87,6 +89,7 @@ fn explore_all(scripts: [&[Op]; 2], also: Also) -> Seen {
         let seen = explore(scripts, Also { begin, ..also });
         sum.schedules += seen.schedules;
         sum.faults.iter_mut().zip(seen.faults).for_each(|(sum, faults)| *sum += faults);
+        sum.read_ahead += seen.read_ahead;
     }
     println!("{sum:?}");
     sum
@@ -156,7 +159,8 @@ fn a_fork_and_one_page() {
     }
 }
 
-/// A page goes below, and its segment is on its way, while it is wanted, leaves, changes its place or is copied by a fork.
+/// A page goes below, and its segment is on its way, or it comes back with another, while it is wanted, leaves, changes its place or is copied
+/// by a fork.
 #[test]
 fn a_write_back_and_one_page() {
     let away = Op::Move { from: 0, count: 4, to: NOWHERE, keep: false };
@@ -167,7 +171,9 @@ fn a_write_back_and_one_page() {
     for (change, forks) in all {
         println!("{change:?}, forks: {forks}");
         let also = Also { forks, evictions: 1, write_backs: 1, ..OUT_AND_BACK };
-        explore_all([&[Op::Write(0, TEXT[0])], &[change, Op::Read(0)]], also).has(&[FaultKind::ZeroFill]);
+        let seen = explore_all([&[Op::Write(0, TEXT[0])], &[change, Op::Read(0)]], also);
+        seen.has(&[FaultKind::ZeroFill]);
+        assert!(seen.read_ahead > 50, "{seen:?}");
     }
 }
 

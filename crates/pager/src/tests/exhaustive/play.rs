@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use backing::failing::{FailingBacking, Operation};
 use backing::{BackingError, MemoryBacking, WriteJob};
 use cache::Place;
 use cache::ring::Frames;
@@ -15,7 +16,7 @@ use super::tree::Tree;
 use crate::eviction::{Evicted, Worker};
 use crate::tests::content::Content;
 use crate::tests::program::{FIRST, Program};
-use crate::tests::world::{Setup, TestPager, World, set_between};
+use crate::tests::world::{Setup, TestPager, World, between, set_between};
 
 /// Steps of a plain schedule, and many more.
 const STEPS_MAX: usize = 300;
@@ -131,10 +132,14 @@ pub(super) fn range(start: u64, count: u64) -> PageRange {
 
 impl Play {
     pub(super) fn new(tree: Rc<RefCell<Tree>>, scripts: [&[Op]; 2], also: Also) -> Rc<Self> {
-        let swap: Box<dyn backing::BackingStore> = Box::new(MemoryBacking::new(BACKING_BYTES));
+        let swap = FailingBacking::new(MemoryBacking::new(BACKING_BYTES)).with_meanwhile(Box::new(|operation| {
+            if matches!(operation, Operation::Read(_)) {
+                between();
+            }
+        }));
         let setup = Setup {
             interleave: 0,
-            swap: Some((swap, BACKING_BYTES)),
+            swap: Some((Box::new(swap), BACKING_BYTES)),
             frames: Frames::fixed(PageCount(32)),
             ..Setup::plain(1)
         };
