@@ -238,7 +238,7 @@ impl ReadJob {
         if is_read { self.decrypt(number, buffer).ok() } else { None }
     }
 
-    /// Where the log keeps those that it is to read ahead, and how long they are.
+    /// Where the log keeps those that it is to read ahead, and how long they are: for a simulation, which reads nothing.
     pub fn asked_ahead(&self) -> impl Iterator<Item = (BackingKey, usize)> {
         let entries = self.entries[self.joined + 1..=self.others].iter();
         entries.map(|&(entry, extent)| (BackingKey::new(self.ticket.number, entry.into()), extent.encoding_bytes()))
