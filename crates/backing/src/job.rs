@@ -240,8 +240,7 @@ impl ReadJob {
 
     /// Where the log keeps those that it is to read ahead, and how long they are: for a simulation, which reads nothing.
     pub fn asked_ahead(&self) -> impl Iterator<Item = (BackingKey, usize)> {
-        let entries = self.entries[self.joined + 1..=self.others].iter();
-        entries.map(|&(entry, extent)| (BackingKey::new(self.ticket.number, entry.into()), extent.encoding_bytes()))
+        (self.joined + 1..=self.others).map(|number| (self.key(number), self.entries[number].1.encoding_bytes()))
     }
 
     /// The numbers of the others that are read ahead, as far as these have come and are right.
@@ -253,8 +252,11 @@ impl ReadJob {
 
     /// One of [`Self::ahead`], and where the log keeps it.
     pub fn one_ahead<'a>(&self, number: usize, buffer: &'a ReadBuffer) -> (BackingKey, &'a [u8]) {
-        let (entry, _) = self.entries[number];
-        (BackingKey::new(self.ticket.number, entry.into()), self.encoding(number, buffer))
+        (self.key(number), self.encoding(number, buffer))
+    }
+
+    fn key(&self, number: usize) -> BackingKey {
+        BackingKey::new(self.ticket.number, self.entries[number].0.into())
     }
 
     /// The last entry that it reads.

@@ -333,6 +333,23 @@ fn every_edge_of_the_diagram_can_be_walked() {
 }
 
 #[test]
+fn what_is_promoted_is_the_first_to_go_below_again() {
+    let (mut cache, pages) = (cache(8 << 20), [PageIndex(1000), PageIndex(1001), PageIndex(1002)]);
+    pages[..2].iter().for_each(|page| bring(&mut cache, *page, 4));
+    (0..2).for_each(|_| _ = cache.write_back(ByteCount(1 << 20), 10));
+    cache.log().unwrap().seal();
+    write_all(&mut cache);
+    let mut reads = vec![];
+    begin_reading_ahead(&mut cache, pages[0], &mut reads);
+    assert_eq!(end_reading_ahead(&mut cache, &mut reads), 1);
+    bring(&mut cache, pages[2], 4);
+    assert_eq!(pages.map(|page| kind(cache.place(page))), [6, 4, 4]);
+    cache.write_back(ByteCount(1 << 20), 2);
+    assert_eq!(pages.map(|page| kind(cache.place(page))), [6, 6, 4], "the other has an age");
+    cache.check();
+}
+
+#[test]
 fn only_resident_pages_leave() {
     for from in [0, 2, 3, 4, 5, 6] {
         let left = std::panic::catch_unwind(|| {

@@ -45,7 +45,7 @@ impl Server {
         let ahead = if result.is_ok() { job.ahead(&mut self.read) } else { 0..0 };
         let mut bytes = if is_aside { 0 } else { job.bytes() };
         let mut state = pager.lock();
-        if state.may_read_ahead() {
+        if !ahead.is_empty() && state.may_read_ahead() {
             let ahead = ahead.map(|number| job.one_ahead(number, &self.read));
             let promoted = ahead.filter(|&(key, encoding)| state.cache.promote(key, encoding)).count();
             pager.entry.add(Counter::ReadAhead, promoted as u64);

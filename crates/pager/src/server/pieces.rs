@@ -99,7 +99,7 @@ impl Server {
         self.pieces[0] = piece;
         let count = self.gather_more(pager, &mut state, page, window, kind, job.as_mut());
         let Some(mut job) = job else { return Gathered::Pieces(count, kind) };
-        if state.may_read_ahead() && !self.read.has(&job) {
+        if !self.read.has(&job) && state.may_read_ahead() {
             state.cache.read_ahead(&mut job);
         }
         Gathered::Backed(job, count)
