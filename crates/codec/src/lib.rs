@@ -15,6 +15,8 @@ use lz4_flex::block::{CompressTable, get_maximum_output_size};
 use page::{PAGE_BYTES, PageBytes};
 
 mod auto;
+#[cfg(target_arch = "x86_64")]
+mod copies;
 mod dense;
 mod fold;
 mod lz4;

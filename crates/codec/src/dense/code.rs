@@ -12,6 +12,8 @@ pub(super) const SYMBOLS: usize = 256;
 const TABLE: usize = 1 << BITS_MAX;
 /// Values of three bits.
 const LENGTHS: usize = 8;
+/// Bits that hold how many symbols have codes of a length.
+const COUNT_BITS: usize = 12;
 /// Symbols that a bit of the list stands for.
 const GROUP: usize = 8;
 const LIST_BYTES: usize = SYMBOLS / GROUP / 8;
@@ -41,6 +43,11 @@ impl Kind {
         [Self::Plain, Self::One, Self::Short, Self::Long, Self::Fixed].get(bits).copied()
     }
 
+    /// What it has to gain, in bytes, for the time that it takes to make a table of it.
+    const fn price(self) -> usize {
+        if matches!(self, Self::Short | Self::Long) { 25 } else { 0 }
+    }
+
     /// The shortest length of a code of its own.
     const fn shortest(self) -> usize {
         if matches!(self, Self::Long) { 2 } else { 1 }
@@ -60,7 +67,8 @@ impl Code {
         let used = counts.iter().filter(|count| **count > 0).count();
         let mut best = (Kind::Plain, [8; SYMBOLS], cost(counts, &[8; SYMBOLS]));
         let mut consider = |kind: Kind, lengths: &Lengths| {
-            let bits = cost(counts, lengths) + 8 * told_bytes(kind, lengths);
+            let bytes = told_bytes(kind, lengths) + kind.price();
+            let bits = cost(counts, lengths) + 8 * bytes;
             if bits < best.2 {
                 best = (kind, *lengths, bits);
             }
@@ -284,7 +292,7 @@ impl Table {
 
     /// Reads what tells a code, at `at`, and returns what lies behind. That is no code if it lies behind the end of the
     /// encoding, too, which the caller looks after.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(&mut self, kind: Kind, padded: &[u8; PADDED_BYTES], at: usize) -> Result<usize, Corrupt> {
         match kind {
             Kind::Plain => {
@@ -307,10 +315,13 @@ impl Table {
     }
 
     /// Fails unless every nine bits begin with one code.
+    #[inline(always)]
     fn fill(&mut self, listed: &Listed) -> Result<(), Corrupt> {
         let lengths = || listed.lengths[..listed.count].iter().map(|length| usize::from(*length));
-        let mut counts = [0; BITS_MAX + 1];
-        lengths().for_each(|length| counts[length] += 1);
+        // All in one number: of which nothing has to be read again to add to it.
+        let packed = lengths().fold(0_u128, |packed, length| packed + (1 << (COUNT_BITS * length)));
+        let counts: [usize; BITS_MAX + 1] =
+            core::array::from_fn(|length| (packed >> (COUNT_BITS * length)) as usize % (1 << COUNT_BITS));
         // Where the symbols of each length begin, among all symbols.
         let mut next = [0; BITS_MAX + 1];
         let (mut first, mut taken) = (0, 0);
@@ -357,33 +368,53 @@ fn fill_runs<const RUN: usize>(length: u16, count: usize, (entries, symbols): Re
 
 /// Symbols of a code in their order, and how long each code is.
 struct Listed {
-    symbols: [u8; SYMBOLS],
+    /// With room for a group behind the last.
+    symbols: [u8; SYMBOLS + GROUP],
     lengths: [u8; SYMBOLS],
     count: usize,
 }
 
-impl Listed {
-    const NONE: Self = Self { symbols: [0; SYMBOLS], lengths: [0; SYMBOLS], count: 0 };
+/// For each byte which bits are set, the lowest first.
+static PLACES: [[u8; GROUP]; SYMBOLS] = places();
 
-    fn push(&mut self, symbol: u8) {
-        self.symbols[self.count] = symbol;
-        self.count += 1;
+const fn places() -> [[u8; GROUP]; SYMBOLS] {
+    let mut places = [[0; GROUP]; SYMBOLS];
+    let mut byte = 0;
+    while byte < SYMBOLS {
+        let (mut bit, mut count) = (0, 0);
+        while bit < GROUP {
+            if byte >> bit & 1 == 1 {
+                places[byte][count] = bit as u8;
+                count += 1;
+            }
+            bit += 1;
+        }
+        byte += 1;
+    }
+    places
+}
+
+impl Listed {
+    const NONE: Self = Self { symbols: [0; SYMBOLS + GROUP], lengths: [0; SYMBOLS], count: 0 };
+
+    /// Those of a group, without a branch for each.
+    #[inline(always)]
+    fn push(&mut self, first: u8, present: u8) -> Option<()> {
+        let eight = PLACES[usize::from(present)].map(|place| first + place);
+        *self.symbols.get_mut(self.count..)?.first_chunk_mut()? = eight;
+        self.count += present.count_ones() as usize;
+        Some(())
     }
 
     /// `None` if it leaves the bytes.
-    #[inline]
+    #[inline(always)]
     fn read(shortest: usize, padded: &[u8; PADDED_BYTES], at: usize) -> Option<(Self, usize)> {
         let mut listed = Self::NONE;
         let (list, mut rest) = padded.get(at..)?.split_first_chunk::<LIST_BYTES>()?;
         let mut groups = u32::from_le_bytes(*list);
         while groups != 0 {
             let (present, behind) = rest.split_first()?;
-            let first = groups.trailing_zeros() as u8 * GROUP as u8;
-            let mut present = *present;
-            while present != 0 {
-                listed.push(first + present.trailing_zeros() as u8);
-                present &= present - 1;
-            }
+            listed.push(groups.trailing_zeros() as u8 * GROUP as u8, *present)?;
             groups &= groups - 1;
             rest = behind;
         }

@@ -8,29 +8,44 @@ use page::{PAGE_BYTES, PageBytes};
 use super::bits::Reader;
 use super::code::{Kind, Table};
 use super::distance::{MEANINGS, REPEAT};
+use super::filled::{Filled, LITERALS_ROOM, Path, Plain};
 use super::fixed;
 use super::{HEADER_BYTES, Header, LENGTH_MIN, LONG_BITS, NIBBLE_MAX, REST_BITS, REST_MAX, SEQUENCES_MAX, STREAMS};
 use crate::Corrupt;
+#[cfg(target_arch = "x86_64")]
+use crate::copies;
 
 /// What an encoder needs at most, generously.
 pub(super) const ENCODING_BYTES_MAX: usize = PAGE_BYTES + 512;
 /// The same with as many bytes behind as are read at a time.
 pub(super) const PADDED_BYTES: usize = ENCODING_BYTES_MAX + 8;
-/// Copies are made in pieces of so many bytes, the last of which may be too long.
-const PIECE: usize = 16;
-const WORD_BYTES: usize = 8;
 /// Symbols that are decoded between two looks at the stream: 57 bits are enough for them.
 const AT_ONCE: usize = 6;
 
 /// Symbols of each kind, one stream behind the other, with room for a piece behind the literals.
 struct Symbols {
-    literals: [u8; PAGE_BYTES + PIECE],
+    literals: [u8; LITERALS_ROOM],
     tokens: [u8; SEQUENCES_MAX],
     distances: [u8; SEQUENCES_MAX],
 }
 
 /// Restores a page.
 pub(super) fn decode(encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(path) = copies::Avx2::new() {
+        #[target_feature(enable = "avx2,bmi1,bmi2")]
+        fn decode(path: copies::Avx2, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
+            decode_by(path, encoding, page)
+        }
+        // SAFETY: the processor has what it needs, as there is a path.
+        return unsafe { decode(path, encoding, page) };
+    }
+    decode_by(Plain, encoding, page)
+}
+
+/// All of it is inside one function, so that the compiler uses what the path's processor has.
+#[inline(always)]
+pub(super) fn decode_by(path: impl Path, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt> {
     if encoding.len() > ENCODING_BYTES_MAX {
         return Err(Corrupt);
     }
@@ -50,9 +65,9 @@ pub(super) fn decode(encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrup
     }
     let (readers, rests) = readers(header, &padded, at, encoding.len())?;
     let mut symbols =
-        Symbols { literals: [0; PAGE_BYTES + PIECE], tokens: [0; SEQUENCES_MAX], distances: [0; SEQUENCES_MAX] };
+        Symbols { literals: [0; LITERALS_ROOM], tokens: [0; SEQUENCES_MAX], distances: [0; SEQUENCES_MAX] };
     decode_symbols(header, tables, readers, &padded, &mut symbols)?;
-    put_together(header, &symbols, rests, &padded, page)
+    put_together(path, header, &symbols, rests, &padded, page)
 }
 
 /// The streams that have codes, and the one that has none and ends the encoding.
@@ -74,6 +89,7 @@ fn readers(
     Ok((readers, Reader::new(start, end.checked_sub(start).ok_or(Corrupt)?)))
 }
 
+#[inline(always)]
 fn decode_symbols(
     header: Header,
     tables: [&Table; 3],
@@ -97,7 +113,7 @@ fn decode_symbols(
 }
 
 /// Decodes four streams side by side: what one waits for takes as long as all four.
-#[inline]
+#[inline(always)]
 fn decode_four(
     mut readers: [Reader; 4],
     tables: [&Table; 4],
@@ -138,28 +154,27 @@ fn step(table: &Table, bits: &mut u64, reader: &mut Reader, out: &mut u8) {
     reader.skip(length);
 }
 
-/// A page while it is put together, with room for a piece behind its end.
-struct Page {
-    bytes: [u8; PAGE_BYTES + PIECE],
-    at: usize,
-}
-
+#[inline(always)]
 fn put_together(
+    path: impl Path,
     header: Header,
     symbols: &Symbols,
     mut rests: Reader,
     padded: &[u8; PADDED_BYTES],
     page: &mut PageBytes,
 ) -> Result<(), Corrupt> {
-    let mut filled = Page { bytes: [0; PAGE_BYTES + PIECE], at: 0 };
+    let mut filled = Filled::EMPTY;
     let (mut taken, mut last) = (0, 0);
     for (token, symbol) in symbols.tokens[..header.sequences].iter().zip(&symbols.distances) {
         let (mut literals, mut length) = (usize::from(token >> 4), usize::from(token & 0xf));
-        if literals == NIBBLE_MAX {
-            literals += rest(&mut rests, padded);
-        }
-        if length == NIBBLE_MAX {
-            length += rest(&mut rests, padded);
+        let is_long = literals == NIBBLE_MAX || length == NIBBLE_MAX;
+        if is_long {
+            if literals == NIBBLE_MAX {
+                literals += rest(&mut rests, padded);
+            }
+            if length == NIBBLE_MAX {
+                length += rest(&mut rests, padded);
+            }
         }
         let meaning = MEANINGS[usize::from(*symbol)];
         // In two steps, because there may be no bits to shift by.
@@ -171,16 +186,18 @@ fn put_together(
         if literals > header.literals - taken {
             return Err(Corrupt);
         }
-        filled.push(&symbols.literals, taken, literals)?;
+        let length = length + LENGTH_MIN;
+        if is_long {
+            filled.push(&symbols.literals, taken, literals)?;
+            path.copy_long(&mut filled, last, length)?;
+        } else {
+            path.copy_short(&mut filled, &symbols.literals, taken, literals, last, length)?;
+        }
         taken += literals;
-        filled.copy(last, length + LENGTH_MIN)?;
     }
     rests.finish()?;
     filled.push(&symbols.literals, taken, header.literals - taken)?;
-    if filled.at != PAGE_BYTES {
-        return Err(Corrupt);
-    }
-    page.0.copy_from_slice(&filled.bytes[..PAGE_BYTES]);
+    page.0 = *filled.page().ok_or(Corrupt)?;
     Ok(())
 }
 
@@ -195,73 +212,5 @@ fn rest(rests: &mut Reader, padded: &[u8; PADDED_BYTES]) -> usize {
     match take(REST_BITS) {
         REST_MAX => take(LONG_BITS),
         rest => rest,
-    }
-}
-
-impl Page {
-    /// Literals from `from` on.
-    #[inline]
-    fn push(&mut self, literals: &[u8; PAGE_BYTES + PIECE], from: usize, count: usize) -> Result<(), Corrupt> {
-        if count > PAGE_BYTES - self.at {
-            return Err(Corrupt);
-        }
-        let mut done = 0;
-        loop {
-            // Sixteen bytes at once, whatever the count: most are few. What is too much is overwritten.
-            let piece: [u8; PIECE] = *literals[from + done..].first_chunk().ok_or(Corrupt)?;
-            *self.bytes[self.at + done..].first_chunk_mut().ok_or(Corrupt)? = piece;
-            done += PIECE;
-            if done >= count {
-                break;
-            }
-        }
-        self.at += count;
-        Ok(())
-    }
-
-    /// A match. Bytes that it makes itself may be among those it copies.
-    #[inline]
-    fn copy(&mut self, distance: usize, length: usize) -> Result<(), Corrupt> {
-        if distance == 0 || distance > self.at || length > PAGE_BYTES - self.at {
-            return Err(Corrupt);
-        }
-        if distance >= WORD_BYTES && length <= PIECE {
-            // Both words at once, whatever the length: most matches have no more.
-            self.copy_word(distance, 0);
-            self.copy_word(distance, WORD_BYTES);
-            self.at += length;
-            return Ok(());
-        }
-        self.repeat(distance, length);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn copy_word(&mut self, distance: usize, offset: usize) {
-        let to = self.at + offset;
-        let word: [u8; WORD_BYTES] = *self.bytes[to - distance..].first_chunk().expect("there is room for a piece");
-        *self.bytes[to..].first_chunk_mut().expect("there is room for a piece") = word;
-    }
-
-    /// The same for short distances and long matches: what is written so far repeats, too, so that each piece can be twice
-    /// as long as the one before.
-    fn repeat(&mut self, distance: usize, length: usize) {
-        let end = self.at + length;
-        if distance >= WORD_BYTES && length <= 4 * PIECE {
-            while self.at < end {
-                self.copy_word(distance, 0);
-                self.copy_word(distance, WORD_BYTES);
-                self.at += PIECE;
-            }
-            self.at = end;
-            return;
-        }
-        let mut period = distance;
-        while self.at < end {
-            let piece = period.min(end - self.at);
-            self.bytes.copy_within(self.at - period..self.at - period + piece, self.at);
-            self.at += piece;
-            period *= 2;
-        }
     }
 }

@@ -5,8 +5,9 @@ use page::{PAGE_BYTES, PageBytes};
 use super::bits::Writer;
 use super::code::{Code, Counts, SYMBOLS};
 use super::decode::ENCODING_BYTES_MAX;
+use super::parse::Parsed;
 use super::{HEADER_BYTES, Header, LENGTH_MIN, LONG_BITS, NIBBLE_MAX, REST_BITS, REST_MAX, SEQUENCES_MAX, STREAMS};
-use super::{distance, fixed, parse};
+use super::{distance, fixed};
 
 /// Symbols of one kind, and how often each is there.
 struct Symbols<const MAX: usize> {
@@ -39,19 +40,13 @@ struct Told {
     rest_bytes: usize,
 }
 
-/// Encodes `page` into `out`; the length, or `None` if that is not shorter.
-pub(super) fn encode(page: &PageBytes, out: &mut [u8]) -> Option<usize> {
-    let mut room = [0; ENCODING_BYTES_MAX];
-    let length = write(&tell(page)?, &mut room)?;
-    if length >= out.len() {
-        return None;
-    }
-    out[..length].copy_from_slice(&room[..length]);
-    Some(length)
+/// Encodes a page that is parsed into `room`; the length, or `None` if that is far longer than the page.
+pub(super) fn encode(page: &PageBytes, parsed: &Parsed, room: &mut [u8; ENCODING_BYTES_MAX]) -> Option<usize> {
+    write(&tell(page, parsed)?, room)
 }
 
 /// `None` if that is far longer than the page.
-fn tell(page: &PageBytes) -> Option<Told> {
+fn tell(page: &PageBytes, parsed: &Parsed) -> Option<Told> {
     let mut told = Told {
         literals: Symbols::EMPTY,
         tokens: Symbols::EMPTY,
@@ -60,7 +55,6 @@ fn tell(page: &PageBytes) -> Option<Told> {
         rest_bytes: 0,
     };
     let mut rests = Writer::new(&mut told.rests);
-    let parsed = parse::parse(page);
     let (mut at, mut last) = (0, 0);
     for sequence in parsed.sequences() {
         let (literals, length) = (usize::from(sequence.literals), usize::from(sequence.length) - LENGTH_MIN);

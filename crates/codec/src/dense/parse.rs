@@ -45,6 +45,16 @@ impl Parsed {
     pub(super) fn sequences(&self) -> &[Sequence] {
         &self.sequences[..self.count]
     }
+
+    /// Where each match begins, its length and its distance.
+    pub(super) fn matches(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        let mut at = 0;
+        self.sequences().iter().map(move |sequence| {
+            let start = at + usize::from(sequence.literals);
+            at = start + usize::from(sequence.length);
+            (start, usize::from(sequence.length), usize::from(sequence.distance))
+        })
+    }
 }
 
 /// The cheapest way to a byte that is known: the step that came last, and the distance of the last match in it.

@@ -5,9 +5,18 @@ use std::vec::Vec;
 use page::{PAGE_BYTES, PageBytes};
 
 use super::code::{Counts, SYMBOLS, limited};
-use super::{Dense, HEADER_BYTES, Header, code, decode, plain};
+use super::decode::{ENCODING_BYTES_MAX, decode_by};
+use super::filled::Plain;
+use super::{Dense, FOLD, HEADER_BYTES, Header, SEQUENCES, code, decode, encode, parse, plain};
 use crate::papers::tests::{draws, encoding, few, pages};
 use crate::{Codec as _, Corrupt};
+
+/// With Huffman codes, whether they are worth it or not.
+fn coded(page: &PageBytes) -> Vec<u8> {
+    let mut room = [0; ENCODING_BYTES_MAX];
+    let bytes = encode::encode(page, &parse::parse(page), &mut room).expect("there is room for any page");
+    room[..bytes].to_vec()
+}
 
 #[test]
 fn the_example_of_the_format_document() {
@@ -19,20 +28,47 @@ fn the_example_of_the_format_document() {
     // Tokens 0x80 and 0x1f, in one stream each, and distances 8 and 1.
     expected.extend([0xc0, 0x00, 0x28, 0x50, 0x40]);
     expected.extend([0xff, 0xfe, 0x20, 0x40]);
-    assert_eq!(encoding(&Dense, &page), expected);
+    assert_eq!(coded(&page), expected);
     let mut decoded = PageBytes([0xee; PAGE_BYTES]);
     assert_eq!(plain::decode(&expected, &mut decoded), Ok(()));
     assert!(decoded.0 == page.0);
 }
 
 #[test]
+fn a_page_has_the_kind_that_is_worth_its_time() {
+    let mut draw = draws(4);
+    // An address now and then; words of which some come again; letters of which some are frequent, one by one.
+    let words = core::array::from_fn(|at| {
+        let word = if at / 8 % 5 == 0 { 0x7f12_3456_0000 + ((at as u64 / 8 * 0x4321) & 0xfff0) } else { 0 };
+        word.to_le_bytes()[at % 8]
+    });
+    let mut text = Vec::new();
+    while text.len() < PAGE_BYTES {
+        let word = draw() % 40;
+        text.extend(format!("{:.6} ", (word * 7919).to_string() + "pleats").bytes());
+    }
+    let letters = core::array::from_fn(|_| ((draw() as u32).leading_zeros() as u8 * 7) ^ (draw() % 3) as u8);
+    for (page, kind) in [(words, Some(FOLD)), (*text.first_chunk().unwrap(), Some(SEQUENCES)), (letters, None)] {
+        let page = PageBytes(page);
+        let encoding = encoding(&Dense, &page);
+        assert_eq!(Some(encoding[0]).filter(|first| [FOLD, SEQUENCES].contains(first)), kind);
+        let mut decoded = PageBytes([0xee; PAGE_BYTES]);
+        assert_eq!(Dense.decode(&encoding, &mut decoded), Ok(()));
+        assert!(decoded.0 == page.0);
+        assert!(kind.is_some() || encoding == coded(&page));
+    }
+}
+
+#[test]
 fn the_plain_twin_reads_what_is_written() {
     for (number, page) in pages().enumerate() {
-        let encoding = encoding(&Dense, &page);
+        let encoding = coded(&page);
         let (mut fast, mut slow) = (PageBytes([0xee; PAGE_BYTES]), PageBytes([0xdd; PAGE_BYTES]));
         assert_eq!(decode::decode(&encoding, &mut fast), Ok(()), "page {number}");
         assert_eq!(plain::decode(&encoding, &mut slow), Ok(()), "page {number}");
         assert!(fast.0 == page.0 && slow.0 == page.0, "page {number}");
+        assert_eq!(decode_by(Plain, &encoding, &mut slow), Ok(()), "page {number}, without vectors");
+        assert!(slow.0 == page.0, "page {number}, without vectors");
     }
 }
 
@@ -41,7 +77,7 @@ fn both_take_the_same_garbage() {
     let mut draw = draws(3);
     let mut taken = 0;
     for (number, page) in pages().step_by(6).enumerate() {
-        let whole = encoding(&Dense, &page);
+        let whole = coded(&page);
         for _ in 0..10 {
             let mut spoiled = whole.clone();
             let at = draw() as usize % spoiled.len();
@@ -49,6 +85,8 @@ fn both_take_the_same_garbage() {
             let (mut fast, mut slow) = (PageBytes::ZERO, PageBytes::ZERO);
             let result = plain::decode(&spoiled, &mut slow);
             assert_eq!(decode::decode(&spoiled, &mut fast), result, "page {number}, byte {at}");
+            assert!(result.is_err() || fast.0 == slow.0, "page {number}, byte {at}");
+            assert_eq!(decode_by(Plain, &spoiled, &mut fast), result, "page {number}, byte {at}");
             taken += u32::from(result.is_ok());
             assert!(result.is_err() || fast.0 == slow.0, "page {number}, byte {at}");
         }
@@ -110,6 +148,6 @@ fn limited_codes_are_whole_and_near_the_best() {
 fn noise_takes_hardly_more_than_a_page() {
     let mut draw = draws(9);
     let page = PageBytes(core::array::from_fn(|_| draw() as u8));
-    assert!(encoding(&Dense, &page).len() <= PAGE_BYTES + HEADER_BYTES + 16);
+    assert!(coded(&page).len() <= PAGE_BYTES + HEADER_BYTES + 16);
     assert_eq!(Dense.encode(&page, &mut crate::Scratch::new(), &mut [0; PAGE_BYTES]), None);
 }
