@@ -1,8 +1,9 @@
 //! `cargo x validity`: what `pleat sim` foretells, beside what `pleat run` does.
 //!
 //! Each program is recorded once, by `pleat record`. At each budget it then runs live, some times, and its trace is played
-//! with the costs of this machine. How small pages get the trace has samples of. Of the program's own time the simulator
-//! is taken none: what it adds goes on top of a plain run.
+//! with the costs of this machine. How small pages get the trace has samples of; how long they take to encode and decode,
+//! which depends on them as well, is what they took live. Of the program's own time the simulator is taken none: what it
+//! adds goes on top of a plain run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -136,6 +137,7 @@ impl Recorded {
         // The trace has pages of files, too, which no budget counts.
         let ram = budget + (self.pages * 4096).saturating_sub(self.wants_bytes);
         let (ram, ratio_word) = (format!("--ram={ram}"), format!("--ratio={ratio:.4}"));
+        let costs = self.with_own_pages(costs, &live, work)?;
         let costs = costs.to_str().context("the target directory's path is no UTF-8")?;
         let words = ["--system", "pleat", &ram, &ratio_word, "--machine", costs, "--backing", costs];
         let simulated = simulate(&self.trace, &words)?;
@@ -151,6 +153,18 @@ impl Recorded {
             simulated_faults: refaults(&simulated["faults"], Value::as_u64) as f64,
             simulated_seconds: self.plain_seconds + seconds("run_seconds")? - seconds("unlimited_seconds")?,
         })
+    }
+
+    /// Those costs with what this program's pages take to encode and decode: the pages of the probe that `--calibrate` runs are others.
+    fn with_own_pages(&self, costs: &Path, live: &[Live], work: &Path) -> Result<PathBuf> {
+        let mut own: Value = serde_json::from_str(&fs::read_to_string(costs)?)?;
+        let [encode_ns, decode_ns] = [0, 1].map(|step| median(live.iter().map(|live| live.codec_ns[step])));
+        for (step, ns) in [("encode", encode_ns), ("decode", decode_ns)] {
+            own["machine"][step]["ns"] = json!(ns.round());
+        }
+        let path = work.join(format!("costs-{}.json", self.case.name()));
+        fs::write(&path, own.to_string()).with_context(|| path.display().to_string())?;
+        Ok(path)
     }
 
     fn live(&self, budget: u64, work: &Path) -> Result<Live> {
@@ -170,7 +184,10 @@ impl Recorded {
         let stats: Value = serde_json::from_str(&fs::read_to_string(stats)?)?;
         let codecs = stats["codecs"].as_object().context("the statistics tell codecs")?;
         let sum = |name: &str| codecs.values().filter_map(|made| made[name].as_u64()).sum::<u64>() as f64;
+        let number = |name: &str| stats[name].as_f64().with_context(|| format!("the statistics have no {name}"));
+        let each = |ns: &str, pages: &str| Ok::<_, anyhow::Error>(number(ns)? / number(pages)?.max(1.0));
         Ok(Live {
+            codec_ns: [each("encode_ns", "pages_encoded")?, each("decode_ns", "pages_decoded")?],
             seconds: run.wall_s,
             faults: refaults(&stats["faults"], |kind| kind["count"].as_u64()),
             ratio: if sum("encodings") > 0.0 { sum("bytes") / sum("encodings") / 4096.0 } else { 0.4 },
@@ -184,6 +201,8 @@ struct Live {
     faults: u64,
     /// Of encodings, by their pages.
     ratio: f64,
+    /// What a page took to encode, and to decode.
+    codec_ns: [f64; 2],
 }
 
 /// Faults on pages that had left. The statistics call soft ones staged.

@@ -99,7 +99,7 @@ pub trait Codec: Send + Sync {
 /// The most that any codec here writes for one page before it knows that the page does not shrink.
 const ENCODING_BYTES_MAX: usize = get_maximum_output_size(PAGE_BYTES);
 
-/// Working memory for `encode`, about 95 KiB. Make one for each thread that encodes, at start: no codec allocates
+/// Working memory for `encode`, about 81 KiB. Make one for each thread that encodes, at start: no codec allocates
 /// while it works.
 pub struct Scratch {
     /// Emptied by each `encode`, so it carries nothing from page to page.

@@ -35,7 +35,7 @@ const LOW_MASK: u8 = (1 << LOW_BITS) - 1;
 /// Tokens, as a 16-bit number, then literals.
 const HEADER_BYTES: usize = 4;
 
-/// Working memory of the encoder, about 31 KiB.
+/// Working memory of the encoder, about 17 KiB.
 pub(crate) struct Workspace {
     tokens: [u8; TOKENS_ROOM],
     offsets: [u16; TOKENS_ROOM],
@@ -101,7 +101,7 @@ impl Workspace {
             self.push(&mut written, bytes, told..found, Match { length, offset: found - from });
             at = found + length;
             told = at;
-            // Two of the places that were passed: what comes next often has been seen with what came before it.
+            // One of the places that were passed: what comes next often has been seen with what came before it.
             if at <= LAST_MATCH {
                 self.places[hash(five(bytes, at - 2))] = (at - 2) as u16;
             }
