@@ -8,7 +8,7 @@ use page::{PAGE_BYTES, PageBytes};
 use super::bits::Reader;
 use super::code::{Kind, Table};
 use super::distance::{MEANINGS, REPEAT};
-use super::filled::{Filled, LITERALS_ROOM, Path, Plain};
+use super::filled::{Filled, LITERALS_ROOM, Path, Plain, Step};
 use super::fixed;
 use super::{HEADER_BYTES, Header, LENGTH_MIN, LONG_BITS, NIBBLE_MAX, REST_BITS, REST_MAX, SEQUENCES_MAX, STREAMS};
 use crate::Corrupt;
@@ -191,7 +191,8 @@ fn put_together(
             filled.push(&symbols.literals, taken, literals)?;
             path.copy_long(&mut filled, last, length)?;
         } else {
-            path.copy_short(&mut filled, &symbols.literals, taken, literals, last, length)?;
+            let step = Step { from: taken, count: literals, distance: last, length };
+            path.copy_short(&mut filled, &symbols.literals, step)?;
         }
         taken += literals;
     }

@@ -95,21 +95,23 @@ impl Filled {
     }
 }
 
+/// Literals, and the match behind them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// The first of the literals.
+    pub(super) from: usize,
+    pub(super) count: usize,
+    pub(super) distance: usize,
+    pub(super) length: usize,
+}
+
 /// How sequences are copied.
 pub(super) trait Path: Copy {
     /// A match of any length.
     fn copy_long(self, page: &mut Filled, distance: usize, length: usize) -> Result<(), Corrupt>;
 
-    /// Literals from `from` on, fewer than a piece, and then a match of a piece and four bytes at the most.
-    fn copy_short(
-        self,
-        page: &mut Filled,
-        literals: &[u8; LITERALS_ROOM],
-        from: usize,
-        count: usize,
-        distance: usize,
-        length: usize,
-    ) -> Result<(), Corrupt>;
+    /// Literals, fewer than a piece, and then a match of a piece and four bytes at the most.
+    fn copy_short(self, page: &mut Filled, literals: &[u8; LITERALS_ROOM], step: Step) -> Result<(), Corrupt>;
 }
 
 #[derive(Clone, Copy)]
@@ -122,15 +124,8 @@ impl Path for Plain {
     }
 
     #[inline(always)]
-    fn copy_short(
-        self,
-        page: &mut Filled,
-        literals: &[u8; LITERALS_ROOM],
-        from: usize,
-        count: usize,
-        distance: usize,
-        length: usize,
-    ) -> Result<(), Corrupt> {
+    fn copy_short(self, page: &mut Filled, literals: &[u8; LITERALS_ROOM], step: Step) -> Result<(), Corrupt> {
+        let Step { from, count, distance, length } = step;
         page.push(literals, from, count)?;
         page.copy(distance, length)
     }
@@ -150,15 +145,8 @@ impl Path for copies::Avx2 {
     }
 
     #[inline(always)]
-    fn copy_short(
-        self,
-        page: &mut Filled,
-        literals: &[u8; LITERALS_ROOM],
-        from: usize,
-        count: usize,
-        distance: usize,
-        length: usize,
-    ) -> Result<(), Corrupt> {
+    fn copy_short(self, page: &mut Filled, literals: &[u8; LITERALS_ROOM], step: Step) -> Result<(), Corrupt> {
+        let Step { from, count, distance, length } = step;
         let at = page.at + count;
         if at + length > PAGE_BYTES || distance.wrapping_sub(1) >= at || from > PAGE_BYTES {
             return Err(Corrupt);
