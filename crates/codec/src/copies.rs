@@ -21,7 +21,7 @@ pub(crate) const PIECE: usize = 16;
 /// A match may have so many bytes more.
 const MORE: usize = 4;
 /// The longest match that can be copied.
-const MATCH_MAX: usize = PIECE + MORE;
+pub(crate) const MATCH_MAX: usize = PIECE + MORE;
 
 /// For each offset below a piece, how to repeat that many bytes.
 static REPEATS: [[u8; PIECE]; PIECE] = repeats();
@@ -123,5 +123,49 @@ pub(crate) unsafe fn copy_long_match(bytes: *mut u8, at: usize, offset: usize, l
         // SAFETY: the caller says so, and less than a piece is too much.
         unsafe { copy_piece(from, to) };
         done += PIECE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    const BEFORE: usize = 60;
+
+    /// What a match makes, byte by byte, behind so many others.
+    fn expected(offset: usize, length: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..BEFORE as u8).collect();
+        for at in BEFORE..BEFORE + length {
+            bytes.push(bytes[at - offset]);
+        }
+        bytes
+    }
+
+    fn room(length: usize) -> Vec<u8> {
+        let mut bytes = expected(1, 0);
+        bytes.resize(BEFORE + length + MATCH_MAX, 0xee);
+        bytes
+    }
+
+    #[test]
+    fn matches_of_any_offset_and_length_are_those_of_single_bytes() {
+        if Avx2::new().is_none() {
+            std::println!("skipped: no AVX2");
+            return;
+        }
+        for offset in 1..=BEFORE {
+            let mut bytes = room(0);
+            // SAFETY: there is room for the longest match, and the processor has what it needs.
+            unsafe { copy_match(bytes.as_mut_ptr(), BEFORE, offset) };
+            assert_eq!(bytes, expected(offset, MATCH_MAX), "{offset} back");
+            for length in 0..150 {
+                let mut bytes = room(length);
+                // SAFETY: as above, with so many bytes before.
+                unsafe { copy_long_match(bytes.as_mut_ptr(), BEFORE, offset, length) };
+                assert_eq!(bytes[..BEFORE + length], expected(offset, length), "{offset} back, {length}");
+            }
+        }
     }
 }

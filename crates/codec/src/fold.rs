@@ -318,7 +318,7 @@ macro_rules! with_best_path {
     }};
 }
 
-/// Codes the first `count` of literals that do not come from words; see [`frequent::encode`].
+/// Codes the first `count` of bytes that do not come from words; see [`frequent::encode`].
 pub(crate) fn encode_bytes<'a>(bytes: &[u8], count: usize, workspace: &'a mut frequent::Workspace) -> &'a [u8] {
     with_best_path!(path => frequent::encode(path, bytes, count, frequent::TEXT_BITS, workspace))
 }

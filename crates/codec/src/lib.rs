@@ -90,7 +90,7 @@ pub trait Codec: Send + Sync {
     /// Restores the page that was encoded. On [`Corrupt`] the content of `page` means nothing.
     fn decode(&self, encoding: &[u8], page: &mut PageBytes) -> Result<(), Corrupt>;
 
-    /// What has made an encoding of this codec, by its place in [`MAKERS`]: itself, unless it chooses among others.
+    /// What has made an encoding of this codec, by its place in [`MAKERS`]: itself; of `auto` what it has chosen.
     fn maker(&self, _encoding: &[u8]) -> usize {
         place_of(self.name())
     }

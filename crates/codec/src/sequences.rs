@@ -106,6 +106,11 @@ impl Workspace {
                 self.places[hash(five(bytes, at - 2))] = (at - 2) as u16;
             }
         }
+        self.end(written, bytes, told)
+    }
+
+    /// Adds what is left behind the last match.
+    fn end(&mut self, mut written: Written, bytes: &[u8; PAGE_BYTES], told: usize) -> Written {
         if told < PAGE_BYTES {
             self.push(&mut written, bytes, told..PAGE_BYTES, Match { length: 0, offset: 0 });
         }
@@ -236,9 +241,7 @@ pub(crate) fn encode_matches(
         workspace.push(&mut written, &page.0, told..at, Match { length, offset });
         told = at + length;
     }
-    if told < PAGE_BYTES {
-        workspace.push(&mut written, &page.0, told..PAGE_BYTES, Match { length: 0, offset: 0 });
-    }
+    let written = workspace.end(written, &page.0, told);
     tell(written, workspace, bytes, out)
 }
 

@@ -2,6 +2,8 @@
 
 use page::PAGE_BYTES;
 
+#[cfg(target_arch = "x86_64")]
+use super::{LENGTH_MIN, NIBBLE_MAX};
 use crate::Corrupt;
 #[cfg(target_arch = "x86_64")]
 use crate::copies;
@@ -130,6 +132,10 @@ impl Path for Plain {
         page.copy(distance, length)
     }
 }
+
+// Short matches, and what is copied of any too much.
+#[cfg(target_arch = "x86_64")]
+const _: () = assert!(LENGTH_MIN + NIBBLE_MAX - 1 <= copies::MATCH_MAX && PAGE_ROOM >= PAGE_BYTES + copies::MATCH_MAX);
 
 #[cfg(target_arch = "x86_64")]
 impl Path for copies::Avx2 {

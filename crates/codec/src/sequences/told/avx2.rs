@@ -1,11 +1,17 @@
 //! With vectors, and without asking what else there is to copy.
 
+use page::PAGE_BYTES;
+
 use super::{LITERALS_ROOM, PAGE_ROOM, Told, length};
 use crate::Corrupt;
-use crate::copies::{Avx2, PIECE, copy_match, copy_piece};
+use crate::copies::{self, Avx2, PIECE, copy_match, copy_piece};
+use crate::sequences::MATCH_MAX;
 
 /// In the place of the offset of what is no match: far enough back to be copied like most, whatever it is.
 const NO_MATCH: usize = PIECE;
+
+// Every match is copied as if it were of the longest.
+const _: () = assert!(MATCH_MAX <= copies::MATCH_MAX && PAGE_ROOM >= PAGE_BYTES + copies::MATCH_MAX);
 
 /// See [`super::put_together`].
 pub(super) fn put_together(
