@@ -1,4 +1,4 @@
-//! Auto: fold's deep level, and [`sequences`] of literals and matches where they have been seen to gain enough over it.
+//! Auto: `fold` as short as it gets, and [`sequences`] of literals and matches where they have been seen to gain enough over it.
 //!
 //! A word codec does nothing for text, and looking for matches takes five times as long for heaps. How long a folded page is tells
 //! much about what it holds, so what matches would have gained is learnt for each length, from a sample of the pages. Where fold
@@ -79,7 +79,8 @@ impl Codec for Auto {
             return put(LZ4, Lz4.encode_into(page, table, lz4), out);
         }
         // Apart, so that what is learnt does not depend on the room in `out`.
-        let folded_bytes = fold::Level::Deep.encode(page, fold, &mut folded[..]).expect("there is room for any page");
+        let folded_bytes =
+            fold::Level::Shortest.encode(page, fold, &mut folded[..]).expect("there is room for any page");
         let folded = &folded[..folded_bytes];
         let length = folded_bytes.min(PAGE_BYTES);
         if !gains.wants_matches(length) {

@@ -68,7 +68,7 @@ impl Codec for Dense {
         let coded = encode::encode(page, &parsed, &mut room).map(|bytes| &room[..bytes]);
         let told = sequences::encode_matches(page, parsed.matches(), sequences, &mut fold.frequent, &mut matched[..])
             .map(|bytes| &matched[..bytes]);
-        let folded = fold::Level::Deep.encode(page, fold, &mut folded[..]).map(|bytes| &folded[..bytes]);
+        let folded = fold::Level::Shortest.encode(page, fold, &mut folded[..]).map(|bytes| &folded[..bytes]);
         let ways = [(&[][..], coded, CODES_PRICE), (&[SEQUENCES], told, SEQUENCES_PRICE), (&[FOLD], folded, 0)];
         let (kind, rest, _) = ways
             .into_iter()

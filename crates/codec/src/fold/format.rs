@@ -1,7 +1,7 @@
 //! The head of an encoding: which words are listed, and where the areas are.
 
 use super::places::Places;
-use super::{GROUP, Level, Path, WORDS};
+use super::{GROUP, Path, WORDS};
 use crate::Corrupt;
 
 /// Listed words and literals, as 16-bit numbers, and five places.
@@ -12,6 +12,8 @@ pub(super) const BITMAP_HEAD_BYTES: usize = 8;
 pub(super) const REPEATS: u16 = 1 << 15;
 /// In the first number of the header: codes and literals are coded, which is the deep level.
 pub(super) const CODED: u16 = 1 << 14;
+/// In the first number of the header: codes are coded, and literals, before them, as they are. Not with [`CODED`].
+pub(super) const CODES_CODED: u16 = 1 << 12;
 /// The first number where nothing is folded: the page follows as it is.
 pub(super) const STORED: u16 = 1 << 13;
 /// The bytes of that number.
@@ -41,6 +43,14 @@ impl Unlisted {
     }
 }
 
+/// Which areas are told by codes of frequent bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Coded {
+    None,
+    Codes,
+    Both,
+}
+
 /// Which words of a page are listed, as the header has it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
@@ -63,9 +73,13 @@ impl List {
     }
 
     /// The header.
-    pub(super) fn header(self, literals: usize, places: Places, level: Level) -> [u8; HEADER_BYTES] {
+    pub(super) fn header(self, literals: usize, places: Places, coded: Coded) -> [u8; HEADER_BYTES] {
         let repeats = if self.unlisted == Unlisted::Repeats { REPEATS } else { 0 };
-        let coded = if level == Level::Deep { CODED } else { 0 };
+        let coded = match coded {
+            Coded::None => 0,
+            Coded::Codes => CODES_CODED,
+            Coded::Both => CODED,
+        };
         let mut header = [0; HEADER_BYTES];
         header[..2].copy_from_slice(&(self.words as u16 | repeats | coded).to_le_bytes());
         header[2..4].copy_from_slice(&(literals as u16).to_le_bytes());
@@ -77,7 +91,7 @@ impl List {
 /// An encoding up to its literals and codes.
 pub(super) struct Head<'a> {
     pub(super) list: List,
-    pub(super) is_coded: bool,
+    pub(super) coded: Coded,
     /// A bit for each word of the page: whether it is listed. Only the bytes that `list` names.
     pub(super) bitmap: &'a [u8],
     pub(super) literals: usize,
@@ -93,8 +107,13 @@ impl<'a> Head<'a> {
         let &[words_low, words_high, literals_low, literals_high, ref places @ ..] = header;
         let words = u16::from_le_bytes([words_low, words_high]);
         let unlisted = if words & REPEATS == 0 { Unlisted::Zeros } else { Unlisted::Repeats };
-        let is_coded = words & CODED != 0;
-        let words = usize::from(words & !(REPEATS | CODED));
+        let coded = match words & (CODED | CODES_CODED) {
+            0 => Coded::None,
+            CODES_CODED => Coded::Codes,
+            CODED => Coded::Both,
+            _ => return Err(Corrupt),
+        };
+        let words = usize::from(words & !(REPEATS | CODED | CODES_CODED));
         let literals = usize::from(u16::from_le_bytes([literals_low, literals_high]));
         if words > WORDS || (words == WORDS && unlisted != Unlisted::Zeros) {
             return Err(Corrupt);
@@ -108,7 +127,7 @@ impl<'a> Head<'a> {
         let list = List { unlisted, words, bitmap_bytes };
         let places = Places::new(*places).ok_or(Corrupt)?;
         let (bitmap, rest) = rest.split_at_checked(list.bitmap_bytes.count_ones() as usize).ok_or(Corrupt)?;
-        Ok(Self { list, is_coded, bitmap, literals, places, rest })
+        Ok(Self { list, coded, bitmap, literals, places, rest })
     }
 
     /// Whether as many bits are set as words are listed.

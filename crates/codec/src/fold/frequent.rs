@@ -85,6 +85,30 @@ pub(super) trait Path: Copy {
     ) -> Option<usize>;
 }
 
+/// Which bytes have codes, of how many bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    bits: usize,
+    selection: Selection,
+    /// How long it makes the area, by what has been counted.
+    pub(super) length: usize,
+}
+
+/// The codes for `bytes[..count]` of as many of these bits as make it shortest, if any do.
+pub(super) fn plan(path: impl Path, bytes: &[u8], count: usize, bits: &[usize]) -> Option<Plan> {
+    let one_in = (count / COUNTED).max(1);
+    let counts = self::counts(&bytes[..count], one_in);
+    let mut best: Option<Plan> = None;
+    for &bits in bits {
+        let selection = path.select(&counts, (1 << bits) - 1);
+        let length = 2 + selection.len() + (count * bits).div_ceil(8) + one_in * selection.escapes;
+        if length < best.map_or(1 + count, |best| best.length) {
+            best = Some(Plan { bits, selection, length });
+        }
+    }
+    best
+}
+
 /// Encodes `bytes[..count]`, with codes of as many of these bits as make it shortest, or none.
 pub(super) fn encode<'a>(
     path: impl Path,
@@ -93,18 +117,19 @@ pub(super) fn encode<'a>(
     bits: &[usize],
     workspace: &'a mut Workspace,
 ) -> &'a [u8] {
-    let one_in = (count / COUNTED).max(1);
-    let counts = self::counts(&bytes[..count], one_in);
-    let mut best: Option<(usize, usize, Selection)> = None;
-    for &bits in bits {
-        let selection = path.select(&counts, (1 << bits) - 1);
-        let length = 2 + selection.len() + (count * bits).div_ceil(8) + one_in * selection.escapes;
-        if length < best.map_or(1 + count, |best| best.0) {
-            best = Some((length, bits, selection));
-        }
-    }
+    encode_by(path, plan(path, bytes, count, bits), bytes, count, workspace)
+}
+
+/// Encodes `bytes[..count]` as planned.
+pub(super) fn encode_by<'a>(
+    path: impl Path,
+    plan: Option<Plan>,
+    bytes: &[u8],
+    count: usize,
+    workspace: &'a mut Workspace,
+) -> &'a [u8] {
     let Workspace { codes, escapes, out } = workspace;
-    let Some((_, bits, selection)) = best else {
+    let Some(Plan { bits, selection, .. }) = plan else {
         return as_they_are(&bytes[..count], out);
     };
     let escape_count = path.write_codes(bytes, count, &selection, bits, codes, escapes);

@@ -46,6 +46,8 @@ fn pages() -> impl Iterator<Item = PageBytes> {
     real.chain(drawn).chain(skewed).chain([noise()])
 }
 
+const LEVELS: [Level; 3] = [Level::Plain, Level::Deep, Level::Shortest];
+
 fn encoding(path: impl Path, level: Level, page: &PageBytes, workspace: &mut Workspace) -> Vec<u8> {
     let mut out = [0; 2 * PAGE_BYTES];
     let length = encode(path, level, page, workspace, &mut out).expect("twice the page is room for anything");
@@ -56,7 +58,7 @@ fn encoding(path: impl Path, level: Level, page: &PageBytes, workspace: &mut Wor
 fn assert_like_the_plain_twin(path: impl Path) {
     let (mut plain, mut vector) = (Box::new(Workspace::EMPTY), Box::new(Workspace::EMPTY));
     for (number, page) in pages().enumerate() {
-        for level in [Level::Plain, Level::Deep] {
+        for level in LEVELS {
             let expected = encoding(Scalar, level, &page, &mut plain);
             assert!(encoding(path, level, &page, &mut vector) == expected, "page {number}, {level:?}");
             let mut decoded = PageBytes([0xee; PAGE_BYTES]);
@@ -68,9 +70,9 @@ fn assert_like_the_plain_twin(path: impl Path) {
 
 fn assert_garbage_like_the_plain_twin(path: impl Path) {
     let mut workspace = Box::new(Workspace::EMPTY);
-    let mut taken = [0; 2];
+    let mut taken = [0; LEVELS.len()];
     for (number, page) in pages().enumerate() {
-        for (level, taken) in [Level::Plain, Level::Deep].into_iter().zip(&mut taken) {
+        for (level, taken) in LEVELS.into_iter().zip(&mut taken) {
             let encoding = encoding(Scalar, level, &page, &mut workspace);
             for flip in 0..20 {
                 // Two bits of the same area, so that some sums still agree.
@@ -120,17 +122,48 @@ fn the_example_of_the_format_document() {
     page.0[128..136].copy_from_slice(&0x7f00_0022_3344_5577_u64.to_le_bytes());
     let mut workspace = Box::new(Workspace::EMPTY);
     // Nothing before the only group is like it, so that the nearest places are as good as any.
-    let mut plain = std::vec![2, 0, 14, 0, 24, 23, 22, 21, 20, 0b101, 0, 0, 0, 0, 0, 0, 0, 1, 1];
-    let mut deep = plain.clone();
+    let mut expected = std::vec![2, 0, 14, 0, 24, 23, 22, 21, 20, 0b101, 0, 0, 0, 0, 0, 0, 0, 1, 1];
     // No mask leaves out both bytes of the second word that are zero.
     let literals = [0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x7f, 0x77, 0x55, 0x44, 0x33, 0x22, 0x00, 0x7f];
     let codes = [30 << 3, 29 << 3];
-    plain.extend([&literals[..], &codes].concat());
-    assert_eq!(encoding(Scalar, Level::Plain, &page, &mut workspace), plain);
+    expected.extend([&literals[..], &codes].concat());
     // Two codes are not worth a table, nor are 14 literals.
-    deep[1] = 0x40;
-    deep.extend([&[0], &codes[..], &[0], &literals].concat());
-    assert_eq!(encoding(Scalar, Level::Deep, &page, &mut workspace), deep);
+    for level in LEVELS {
+        assert_eq!(encoding(Scalar, level, &page, &mut workspace), expected);
+    }
+    // As codes that are coded, by no bits, and with literals that are, too, behind them.
+    for coded in [[&[0x10], &literals[..], &[0], &codes].concat(), [&[0x40, 0], &codes[..], &[0], &literals].concat()] {
+        let mut encoding = [&expected[..HEADER_BYTES + BITMAP_HEAD_BYTES + 2], &coded[1..]].concat();
+        encoding[1] = coded[0];
+        let mut decoded = PageBytes([0xee; PAGE_BYTES]);
+        assert_eq!(decode(Scalar, &encoding, &mut decoded), Ok(()));
+        assert!(decoded.0 == page.0);
+        encoding[1] = 0x50;
+        assert_eq!(decode(Scalar, &encoding, &mut decoded), Err(Corrupt));
+    }
+}
+
+/// Where it gains enough, which for literals is less often so; and wherever it gains anything.
+#[test]
+fn a_level_codes_what_pays_for_it() {
+    let mut workspace = Box::new(Workspace::EMPTY);
+    let mut forms = [[0; 3]; LEVELS.len()];
+    let mut bytes = [0; LEVELS.len()];
+    for page in pages() {
+        for (at, level) in LEVELS.into_iter().enumerate() {
+            let encoding = encoding(Scalar, level, &page, &mut workspace);
+            bytes[at] += encoding.len();
+            forms[at][match encoding[1] & 0x50 {
+                0 => 0,
+                0x10 => 1,
+                _ => 2,
+            }] += 1;
+        }
+    }
+    let [plain, deep, shortest] = forms;
+    assert_eq!(plain[1..], [0, 0]);
+    assert!(deep[1] > 20 && deep[2] > 20 && shortest[1] > 20 && shortest[2] > deep[2], "{forms:?}");
+    assert!(bytes[0] > bytes[1] && bytes[1] > bytes[2], "{bytes:?}");
 }
 
 #[test]
@@ -160,7 +193,7 @@ fn noise() -> PageBytes {
 #[test]
 fn noise_is_stored_and_records_with_one_pointer_are_not() {
     let mut workspace = Box::new(Workspace::EMPTY);
-    for level in [Level::Plain, Level::Deep] {
+    for level in LEVELS {
         let page = noise();
         let stored = encoding(Scalar, level, &page, &mut workspace);
         assert_eq!((stored.len(), &stored[..2]), (STORED_BYTES + PAGE_BYTES, &[0, 0x20][..]));
