@@ -55,11 +55,11 @@ impl<S: Store> Cache<S> {
         None
     }
 
-    /// How many pages from `page` on are resident and without an age.
+    /// How many pages from `page` on go with it: it, and those behind it that are resident and no older than [`Age::BESIDE`].
     fn run_length(&self, page: PageIndex, run_max: PageCount) -> PageCount {
-        let is_unwanted = |slot: Slot| slot.place() == Place::Resident && slot.age() == Age::NONE;
+        let goes_along = |slot: Slot| slot.place() == Place::Resident && slot.age() <= Age::BESIDE;
         let mut count = PageCount(1);
-        while count < run_max && is_unwanted(self.table.get(page + count)) {
+        while count < run_max && goes_along(self.table.get(page + count)) {
             count += PageCount(1);
         }
         count

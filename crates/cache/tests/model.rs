@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use backing::{MemoryBacking, ReadJob, SegmentLog};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use pleat_cache::{Beside, Cache, Hand, Lookup, Outcome, Place, Published};
-use policy::replacement::Arrival;
+use policy::replacement::{Age, Arrival};
 use store::Slabs;
 
 const PAGES: u64 = 700;
@@ -410,4 +410,27 @@ fn a_log_that_was_full_is_offered_pages_again_once_it_has_room() {
     }
     assert!(cache.gains(Outcome::Incompressible(&bytes)));
     cache.check();
+}
+
+/// Ages of ten neighbours, and where the hand is behind its first run and its second.
+#[test]
+fn who_lies_beside_a_victim_goes_along_unless_it_is_kept_for_long() {
+    let runs = |ages: [u64; 10]| {
+        let mut cache = cache(1 << 20);
+        for (page, age) in (0..).map(PageIndex).zip(ages) {
+            cache.settle(page, Arrival::Along);
+            cache.touch(page, Age::from_bits(age));
+        }
+        let mut hand = Hand::default();
+        let mut next = |run_max| {
+            let (first, count) = cache.victims(&mut hand, PageCount(run_max), 10)?;
+            first.until(first + count).for_each(|page| cache.leave(page, FrameIndex(page.0 as u32)));
+            Some((first.0, count.0))
+        };
+        [next(8), next(3)]
+    };
+    assert_eq!(runs([0; 10]), [Some((0, 8)), Some((8, 2))]);
+    assert_eq!(runs([0, 1, 2, 0, 2, 1, 3, 0, 0, 0]), [Some((0, 6)), Some((7, 3))]);
+    // The hand passes who has an age and is met first.
+    assert_eq!(runs([1, 2, 0, 2, 1, 7, 1, 2, 1, 0]), [Some((2, 3)), Some((9, 1))]);
 }

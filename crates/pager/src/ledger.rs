@@ -103,6 +103,8 @@ numbers! {
         Reclaimed = "pages_reclaimed",
         /// Of these, pages that the fault handler moved while the reclaimer slept.
         Stocked = "pages_stocked",
+        /// Runs of neighbours in which the reclaimer moved the others.
+        RunsReclaimed = "runs_reclaimed",
         /// Of these, pages that a walk had just passed.
         DroppedBehind = "pages_dropped_behind",
         /// Pages that could not be moved: pinned, locked, or shared after fork.

@@ -23,8 +23,8 @@ const TRIES_MAX: usize = 4;
 const PAUSE: u32 = 64;
 /// Faults passed over where the reclaimer moves pages as cheaply: the program runs on several processors.
 const LONG_PAUSE: u32 = 1024;
-/// Runs shorter than this many pages, on average, are scattered.
-const SCATTERED: u64 = 3;
+/// Runs shorter than this many pages, on average, are scattered. Longer ones share what a move costs well enough.
+const SCATTERED: u64 = 8;
 /// What a page may count for: more means that the thread has lost its processor.
 const NS_MAX: u64 = 10_000;
 /// One run in so many is timed.
@@ -92,15 +92,15 @@ impl Moves {
 /// Moves one run of pages out, and now and then notes what that costs from here.
 pub(crate) fn timed_evict<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, mover: Mover) -> Evicted {
     state.moves.until_timed = state.moves.until_timed.checked_sub(1).unwrap_or(TIMED - 1);
-    if state.moves.until_timed > 0 {
-        return Worker::evict_held(pager, state);
-    }
-    let begun = pager.kernel.now_ns();
+    let begun = (state.moves.until_timed == 0).then(|| pager.kernel.now_ns());
     let evicted = Worker::evict_held(pager, state);
     if let Evicted::Moved(count) = evicted
         && count > PageCount::ZERO
     {
-        state.moves.note_ns(mover, (pager.kernel.now_ns() - begun) / count.0);
+        if let Some(begun) = begun {
+            state.moves.note_ns(mover, (pager.kernel.now_ns() - begun) / count.0);
+        }
+        pager.entry.add(Counter::RunsReclaimed, u64::from(mover == Mover::Reclaimer));
     }
     evicted
 }

@@ -29,6 +29,9 @@ impl Age {
     pub const NONE: Self = Self(0);
     /// Asked for by the program for the first time.
     pub const TOUCHED: Self = Self(1);
+    /// Goes along with the page beside it. Alone it would go a round or two later, which saves it less than a move of its own costs
+    /// (docs/decisions/0040-who-lies-beside-goes-along.md).
+    pub const BESIDE: Self = Self(2);
     /// Could not be moved out.
     pub const STUCK: Self = Self(3);
 

@@ -19,6 +19,7 @@ mod device;
 mod encodings;
 mod lengths;
 mod moments;
+mod moves;
 mod off;
 
 pub use costs::{Basis, CodecCost, Cost, Machine, Seat};
@@ -147,6 +148,8 @@ struct Run<'a> {
     decode: &'a Cost,
     lengths: Lengths,
     now_ns: f64,
+    /// Of that, what the program has waited for the reclaimer and the device: its processor has had nothing to do.
+    idle_ns: f64,
     queue: Queue<'a>,
     faults: Faults,
     prefetched: u64,
@@ -167,13 +170,15 @@ impl Run<'_> {
 
     /// The program waits until then, if that is not past.
     const fn wait_until(&mut self, ns: f64) {
+        self.idle_ns += (ns - self.now_ns).max(0.0);
         self.now_ns = self.now_ns.max(ns);
     }
 
     /// The program waits for a page from the device.
     fn read(&mut self, bytes: u64) {
         self.read_bytes += bytes;
-        self.now_ns = self.queue.read(self.now_ns, bytes);
+        let read_ns = self.queue.read(self.now_ns, bytes);
+        self.wait_until(read_ns);
     }
 
     /// Something is written while the program goes on.
@@ -220,6 +225,7 @@ pub fn play(setup: Setup<'_>, trace: &mut dyn Trace) -> Result<Outcome, PlayErro
         decode,
         lengths: Lengths::new(setup.ratio, trace.header(), codec),
         now_ns: 0.0,
+        idle_ns: 0.0,
         queue: Queue::new(setup.device),
         faults: Faults::default(),
         prefetched: 0,

@@ -30,6 +30,7 @@ pub mod kernel;
 pub mod linux;
 pub mod locking;
 pub mod maps;
+pub mod moving;
 mod page_range;
 pub mod proc_files;
 pub mod process;

@@ -372,11 +372,19 @@ impl Processors {
         self.0.count()
     }
 
+    /// Their numbers, the lowest first.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> {
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|one| self.0.is_set(*one))
+    }
+
     /// The other one, if there are just two.
     pub fn other_than(&self, processor: usize) -> Option<usize> {
-        let is_member = |one: usize| one < rustix::thread::CpuSet::MAX_CPU && self.0.is_set(one);
-        let other = |one: &usize| *one != processor && is_member(*one);
-        (self.count() == 2 && is_member(processor)).then(|| (0..rustix::thread::CpuSet::MAX_CPU).find(other))?
+        let mut numbers = self.numbers();
+        match (numbers.next()?, numbers.next()?, numbers.next()) {
+            (one, other, None) if one == processor => Some(other),
+            (other, one, None) if one == processor => Some(other),
+            _ => None,
+        }
     }
 }
 

@@ -2,28 +2,34 @@
 //!
 //! A probe, which is this command once more, runs under `pleat run` in less memory than it touches: at random, where each
 //! fault brings one page, and in order, where it brings a window of them. It times each touch from inside; what the codec and
-//! the reclaimer took comes from `--stats`. What cannot be told from that stays an estimate.
+//! the reclaimer took comes from `--stats`. What a run of pages costs that moves is timed here. What cannot be told from that
+//! stays an estimate.
 
 use std::fs::{self, File, OpenOptions};
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::available_parallelism;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, available_parallelism};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use backing::{Nowhere, SEGMENT_BYTES, SegmentLog};
 use clap::ValueEnum;
 use nix::fcntl::OFlag;
-use page::{PAGE_BYTES, PageIndex};
+use page::{PAGE_BYTES, PageCount, PageIndex};
 use policy::prefetch::WINDOW_MAX;
 use serde_json::Value;
 use sim::timed::{CodecCost, Cost, Device, Machine};
+use sys::Errno;
+use sys::moving::Moving;
+use sys::thread::{Processors, pin_to, unpin};
 use trace::Random;
 
 use super::timed::Profile;
+use crate::userfaultfd::words;
 
 /// What the probe touches, and within how much.
 const PROBE_PAGES: usize = 16_384;
@@ -98,17 +104,20 @@ fn measure(directory: &Path) -> Result<Machine> {
     const OWN: &str = "pleat sim --calibrate";
     let processors = available_parallelism().map_or(1, |count| count.get() as u32);
     let (mut random_ns, stats) = under_pleat("random", directory)?;
-    let (mut walk_ns, _) = under_pleat("walk", directory)?;
-    let number = |key: &str| stats[key].as_f64().with_context(|| format!("--stats has no {key}"));
+    let (mut walk_ns, walk_stats) = under_pleat("walk", directory)?;
+    let number = |key: &str| number(&stats, key);
     let each = |ns: f64, pages: &str| Ok::<_, anyhow::Error>(ns / number(pages)?.max(1.0));
     let decode_ns = each(number("decode_ns")?, "pages_decoded")?;
     let encode_ns = each(number("encode_ns")?, "pages_encoded")?;
-    let move_ns = each(number("reclaim_ns")? - number("encode_ns")?, "pages_reclaimed")?;
+    let (scattered, walked) = (Moved::of(&stats)?, Moved::of(&walk_stats)?);
     if processors < 2 {
         // The reclaimer has had its part of that time; for each page that comes one goes.
-        random_ns -= move_ns + encode_ns;
-        walk_ns -= (move_ns + encode_ns) * WINDOW_MAX.0 as f64;
+        random_ns -= scattered.ns / scattered.pages.max(1.0) + encode_ns;
+        walk_ns -= (walked.ns / walked.pages.max(1.0) + encode_ns) * WINDOW_MAX.0 as f64;
     }
+    // What a run costs shows where pages go alone. Without a userfaultfd nothing would be managed, and `under_pleat` has said so.
+    let (run_ns, beside_ns) = run_ns().map_err(|errno| anyhow!("moving pages: {}", words(errno)))?;
+    let move_ns = (walked.ns - walked.runs * beside_ns) / walked.pages.max(1.0);
     // One fault and one page, and one fault and a window of pages: what a page takes, and what is left for the fault.
     let page_ns = (walk_ns - random_ns) / (WINDOW_MAX.0 - 1) as f64;
     let fault_ns = random_ns - page_ns;
@@ -124,6 +133,8 @@ fn measure(directory: &Path) -> Result<Machine> {
         kernel_fault: Cost::estimate(first_touch_ns.round(), "that of a first touch"),
         fill: or_base(page_ns - decode_ns, &base.fill),
         move_out: or_base(move_ns, &base.move_out),
+        move_run: or_base(run_ns, &base.move_run),
+        interrupt: or_base(beside_ns - run_ns, &base.interrupt),
         encode: Cost::measured(encode_ns.round(), OWN),
         decode: Cost::measured(decode_ns.round(), OWN),
         seal_mib: Cost::measured(seal_mib_ns().round(), OWN),
@@ -131,6 +142,76 @@ fn measure(directory: &Path) -> Result<Machine> {
         reference: base.reference.clone(),
         instruction: base.instruction.clone(),
     })
+}
+
+fn number(stats: &Value, key: &str) -> Result<f64> {
+    stats[key].as_f64().with_context(|| format!("--stats has no {key}"))
+}
+
+/// What the reclaimer has moved out, and for how long it worked besides encoding.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    runs: f64,
+    pages: f64,
+    ns: f64,
+}
+
+impl Moved {
+    fn of(stats: &Value) -> Result<Self> {
+        let number = |key| number(stats, key);
+        Ok(Self {
+            runs: number("runs_reclaimed")?,
+            pages: number("pages_reclaimed")? - number("pages_stocked")?,
+            ns: number("reclaim_ns")? - number("encode_ns")?,
+        })
+    }
+}
+
+/// Pages that are moved to time it, how often, and the longer of the two lengths of runs.
+const MOVED: PageCount = PageCount(2048);
+const MOVED_TIMES: usize = 15;
+const LONG_RUN: PageCount = PageCount(32);
+
+/// What a run that moves costs besides its pages, alone and while another thread keeps another processor busy, as the program does:
+/// moves of single pages and of long runs differ by that.
+fn run_ns() -> Result<(f64, f64), Errno> {
+    let mut moving = Moving::new(MOVED)?;
+    let allowed = Processors::allowed();
+    let numbers: Vec<_> = allowed.iter().flat_map(Processors::numbers).take(2).collect();
+    let alone_ns = usual_run_ns(&mut moving)?;
+    let (&[own, other], Some(allowed)) = (&numbers[..], &allowed) else { return Ok((alone_ns, alone_ns)) };
+    let (runs, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let beside_ns = thread::scope(|scope| {
+        pin_to(own);
+        scope.spawn(|| {
+            pin_to(other);
+            runs.store(true, Relaxed);
+            while !is_over.load(Relaxed) {
+                // Work, not a pause: hypervisors take note of those.
+                black_box(MOVED);
+            }
+        });
+        while !runs.load(Relaxed) {
+            spin_loop();
+        }
+        let beside_ns = usual_run_ns(&mut moving);
+        is_over.store(true, Relaxed);
+        unpin(allowed);
+        beside_ns
+    });
+    Ok((alone_ns, beside_ns?))
+}
+
+fn usual_run_ns(moving: &mut Moving) -> Result<f64, Errno> {
+    let mut page_ns = |run: PageCount| {
+        moving.refill();
+        let begun = Instant::now();
+        moving.move_all(run).map(|()| begun.elapsed().as_nanos() as f64 / MOVED.0 as f64)
+    };
+    let mut difference = || Ok(page_ns(PageCount(1))? - page_ns(LONG_RUN)?);
+    let mut differences = (0..MOVED_TIMES).map(|_| difference()).collect::<Result<Vec<_>, Errno>>()?;
+    differences.sort_unstable_by(f64::total_cmp);
+    Ok(differences[MOVED_TIMES / 2] * LONG_RUN.0 as f64 / (LONG_RUN.0 - 1) as f64)
 }
 
 fn carried(base: &Cost) -> Cost {

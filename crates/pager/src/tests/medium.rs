@@ -128,8 +128,10 @@ fn where_there_is_no_room_nothing_is_read_ahead() {
         }
         (medium.operations().0 - before, world.pager.entry.count(Counter::ReadAhead) - ahead)
     };
+    // The noise has left some room, which is taken first.
+    reads(&mut world);
     let (pressed, ahead) = reads(&mut world);
-    assert!(pressed > 500 && ahead < pressed / 10, "{ahead} with {pressed} reads");
+    assert!(pressed > 500 && ahead == 0, "{ahead} with {pressed} reads");
     let below = world.pager.lock().cache.census().below.0;
     world.share = ByteCount(2 * world.share.0);
     let (reads, ahead) = reads(&mut world);

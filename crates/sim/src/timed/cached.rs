@@ -17,6 +17,7 @@ use policy::sizing::{self, Watermarks};
 use store::AnyStore;
 
 use super::encodings::Encodings;
+use super::moves::{Moves, STOCK_BURST, STOCK_TRIES_MAX};
 use super::{Keeper, Run, Seat};
 use crate::live::{ENCODE_BATCH, Live};
 
@@ -57,6 +58,7 @@ pub(super) struct Cached {
     zeroed: Range<PageIndex>,
     /// When the divider is looked at next.
     divided_at_ns: f64,
+    moves: Moves,
     /// When the reclaimer has done what it was woken for.
     reclaimed_at_ns: f64,
     /// The segment that is being written, and when it will be.
@@ -103,6 +105,7 @@ impl Cached {
             is_managed: false,
             zeroed: PageIndex(0)..PageIndex(0),
             divided_at_ns: 0.0,
+            moves: Moves::default(),
             reclaimed_at_ns: 0.0,
             writing: None,
             copy: Box::new([0; PAGE_BYTES]),
@@ -289,6 +292,44 @@ impl Cached {
         (1..window.0).map(look).take_while(|found| !matches!(found, Beside::Zeros | Beside::Apart)).collect()
     }
 
+    /// Whether it is at the fault that pages move, while the reclaimer rests: then nobody is interrupted.
+    fn is_stocked_at_faults(&self, run: &Run<'_>) -> bool {
+        let machine = run.setup.machine;
+        self.seat == Seat::Process
+            && machine.processors >= 2
+            && machine.interrupt.ns > 0.0
+            && self.moves.are_scattered()
+    }
+
+    /// A fault moves some pages out, as the pager's server does.
+    fn stock(&mut self, run: &mut Run<'_>) {
+        let is_resting = self.reclaimed_at_ns <= run.now_ns;
+        if !self.is_managed || !is_resting || !self.is_stocked_at_faults(run) {
+            return;
+        }
+        let (mut pages, mut tries) = (PageCount::ZERO, 0);
+        while pages < STOCK_BURST
+            && tries < STOCK_TRIES_MAX
+            && self.free() < self.marks.high.0 as i64
+            && !self.live.ring.is_stocked(&self.live.cache.census())
+            && let Some(moved) = self.live.move_out()
+        {
+            self.note_leave(Some(moved));
+            run.now_ns += self.moves.note(run.setup.machine, moved.count, 0.0);
+            pages += moved.count;
+            tries += usize::from(moved.count == PageCount::ZERO);
+        }
+    }
+
+    fn ring_wants_pages(&self, run: &Run<'_>) -> bool {
+        let census = self.live.cache.census();
+        if self.is_stocked_at_faults(run) {
+            self.live.ring.is_bare(&census)
+        } else {
+            !self.live.ring.is_stocked(&census)
+        }
+    }
+
     /// What the reclaimer does once it is woken: until the high mark is reached, or nothing helps.
     fn reclaim(&mut self, run: &mut Run<'_>) {
         let machine = run.setup.machine;
@@ -300,9 +341,12 @@ impl Cached {
             if free >= self.marks.high.0 as i64 && !self.stalls() {
                 break;
             }
-            let moved = if self.live.ring.is_stocked(&self.live.cache.census()) { None } else { self.live.move_out() };
+            let moved = if self.ring_wants_pages(run) { self.live.move_out() } else { None };
             self.note_leave(moved);
-            work_ns += moved.map_or(0, |run| run.count.0) as f64 * machine.move_out.ns;
+            work_ns += moved.map_or(0.0, |moved| {
+                let busy = self.moves.busy(run);
+                self.moves.note(machine, moved.count, busy)
+            });
             let encoded = if moved.is_none() { self.encode(run, &mut work_ns) } else { 0 };
             let written = self.write_back(run, free);
             work_ns += self.write(run);
@@ -319,7 +363,7 @@ impl Cached {
         }
         // What the reclaimer and the device are behind with lies in the room between the marks; then the program waits.
         let slack = PageCount((self.marks.low.0 - self.marks.min.0) / PAGE_BYTES as u64);
-        let behind_ns = if self.stalls() { 0.0 } else { slack.0 as f64 * (machine.move_out.ns + run.encode.ns) };
+        let behind_ns = if self.stalls() { 0.0 } else { slack.0 as f64 * (self.moves.page_ns() + run.encode.ns) };
         self.reclaimed_at_ns = self.reclaimed_at_ns.max(run.now_ns) + work_ns;
         if machine.processors >= 2 {
             run.wait_until(self.reclaimed_at_ns - behind_ns);
@@ -461,6 +505,7 @@ impl Keeper for Cached {
             }
             _ => self.bring(run, page),
         }
+        self.stock(run);
         if self.free() < self.marks.low.0 as i64 || self.stalls() {
             self.reclaim(run);
         }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use page::PageCount;
 use serde::{Deserialize, Serialize};
 use trace::TimeUnit;
 
@@ -69,6 +70,12 @@ pub struct Machine {
     pub fill: Cost,
     /// Moving a page out.
     pub move_out: Cost,
+    /// What a run of neighbours that move out together takes besides: a call.
+    #[serde(default = "no_runs")]
+    pub move_run: Cost,
+    /// What a run takes while the program runs on another processor: that is interrupted to forget where the pages were.
+    #[serde(default = "no_runs")]
+    pub interrupt: Cost,
     /// Encoding a page, by a codec that has no costs of its own.
     pub encode: Cost,
     /// Decoding it.
@@ -121,6 +128,13 @@ const fn unsealed() -> Cost {
     UNSEALED
 }
 
+/// In a kernel no call is made, and the interrupts of many pages are one.
+const NO_RUNS: Cost = Cost::estimate(0.0, "a page costs the same, alone or beside others");
+
+const fn no_runs() -> Cost {
+    NO_RUNS
+}
+
 const REFERENCE: Cost = Cost::estimate(100.0, "a guess: it depends on the program; give a trace with times instead");
 
 impl Machine {
@@ -133,6 +147,12 @@ impl Machine {
         own.map_or((&self.encode, &self.decode), |own| (&own.encode, &own.decode))
     }
 
+    /// How long a run of so many pages takes to move out, where the program is at work for a part of the time, `busy`.
+    pub(crate) fn moves_out_in_ns(&self, pages: PageCount, busy: f64) -> f64 {
+        let interrupt_ns = if self.processors < 2 { 0.0 } else { busy * self.interrupt.ns };
+        if pages == PageCount::ZERO { 0.0 } else { self.move_run.ns + interrupt_ns + pages.0 as f64 * self.move_out.ns }
+    }
+
     /// What one step of a trace's clock takes.
     pub(crate) const fn unit_ns(&self, unit: TimeUnit) -> f64 {
         match unit {
@@ -143,13 +163,15 @@ impl Machine {
     }
 
     /// The costs by name, but for those of [`Machine::codecs`].
-    pub fn costs(&self) -> [(&'static str, &Cost); 10] {
+    pub fn costs(&self) -> [(&'static str, &Cost); 12] {
         [
             ("first_touch", &self.first_touch),
             ("fault", &self.fault),
             ("kernel_fault", &self.kernel_fault),
             ("fill", &self.fill),
             ("move_out", &self.move_out),
+            ("move_run", &self.move_run),
+            ("interrupt", &self.interrupt),
             ("encode", &self.encode),
             ("decode", &self.decode),
             ("seal_mib", &self.seal_mib),
@@ -172,7 +194,12 @@ const REFERENCE_MACHINE: Machine = {
         fault: Cost::measured(3_340.0, "docs/userfaultfd.md: 4.4 µs for a fault by message (lat.c), less the fill"),
         kernel_fault: Cost::estimate(1_400.0, "that of a first touch"),
         fill: Cost::measured(1_060.0, "docs/userfaultfd.md, cost.c: UFFDIO_COPY in batches of 64; 1.9 µs for one page"),
-        move_out: Cost::measured(250.0, "docs/userfaultfd.md, chain.c; 4 to 5 µs where pages go one by one"),
+        move_out: Cost::measured(250.0, "docs/userfaultfd.md, chain.c"),
+        move_run: Cost::measured(
+            1_150.0,
+            "docs/userfaultfd.md: 1.4 µs for one page from the program's processor, less the page",
+        ),
+        interrupt: Cost::measured(3_100.0, "docs/userfaultfd.md: 4 to 5 µs for one page from another processor"),
         encode: Cost::measured(1_605.0, CODECS),
         decode: Cost::measured(258.0, CODECS),
         seal_mib: Cost::measured(900_000.0, SEAL),
@@ -207,6 +234,8 @@ const CASTRO: Machine = {
         kernel_fault: Cost::estimate(4_200.0, CLOCK),
         fill: Cost::estimate(3_000.0, CLOCK),
         move_out: Cost::estimate(750.0, CLOCK),
+        move_run: NO_RUNS,
+        interrupt: NO_RUNS,
         encode: Cost::measured(50_000.0, TABLE),
         decode: Cost::measured(30_000.0, TABLE),
         seal_mib: UNSEALED,
@@ -229,6 +258,8 @@ const TUDUCE_GROSS_P4: Machine = {
         kernel_fault: Cost::estimate(1_400.0, CLOCK),
         fill: Cost::estimate(1_060.0, CLOCK),
         move_out: Cost::estimate(250.0, CLOCK),
+        move_run: NO_RUNS,
+        interrupt: NO_RUNS,
         encode: Cost::estimate(19_000.0, CASTRO),
         decode: Cost::estimate(11_500.0, CASTRO),
         seal_mib: UNSEALED,
@@ -251,6 +282,8 @@ const TUDUCE_GROSS_G5: Machine = {
         kernel_fault: Cost::estimate(2_100.0, CLOCK),
         fill: Cost::estimate(1_600.0, CLOCK),
         move_out: Cost::estimate(375.0, CLOCK),
+        move_run: NO_RUNS,
+        interrupt: NO_RUNS,
         encode: Cost::estimate(28_000.0, CASTRO),
         decode: Cost::estimate(17_000.0, CASTRO),
         seal_mib: UNSEALED,
@@ -272,6 +305,8 @@ const MXT: Machine = {
         kernel_fault: Cost::estimate(9_200.0, CASTRO),
         fill: Cost::estimate(6_600.0, CASTRO),
         move_out: Cost::estimate(1_650.0, CASTRO),
+        move_run: NO_RUNS,
+        interrupt: NO_RUNS,
         encode: Cost::estimate(110_000.0, "castro's, table 2, by clock rate"),
         decode: Cost::estimate(66_000.0, "castro's, table 2, by clock rate"),
         seal_mib: UNSEALED,
