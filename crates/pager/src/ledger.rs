@@ -103,10 +103,10 @@ numbers! {
         Reclaimed = "pages_reclaimed",
         /// Of these, pages that the fault handler moved while the reclaimer slept.
         Stocked = "pages_stocked",
-        /// Runs of neighbours in which the reclaimer moved the others.
-        RunsReclaimed = "runs_reclaimed",
         /// Of these, pages that a walk had just passed.
         DroppedBehind = "pages_dropped_behind",
+        /// Runs of neighbours that the reclaimer moved.
+        RunsReclaimed = "runs_reclaimed",
         /// Pages that could not be moved: pinned, locked, or shared after fork.
         Unmovable = "pages_unmovable",
         /// Pages brought back before anybody asked, beside one that was asked for.

@@ -337,7 +337,11 @@ impl Reclaimer {
             let is_due = is_encoding_due(&state, evicted);
             drop(state);
             let stalled = match evicted {
-                Evicted::Moved(_) | Evicted::Aged => false,
+                Evicted::Moved(count) => {
+                    pager.entry.add(Counter::RunsReclaimed, u64::from(count > PageCount::ZERO));
+                    false
+                }
+                Evicted::Aged => false,
                 Evicted::Shared(range) => {
                     evict_shared(pager, range);
                     false

@@ -15,7 +15,7 @@ use crate::eviction::{Evicted, Worker};
 use crate::ledger::Counter;
 use crate::state::State;
 
-/// Pages moved at one fault, which waits so much longer: some fifteen microseconds.
+/// So many pages are enough for one fault, which waits longer for them: some fifteen microseconds. The last run may bring more.
 const BURST: PageCount = PageCount(8);
 /// Looks for victims at one fault.
 const TRIES_MAX: usize = 4;
@@ -92,15 +92,15 @@ impl Moves {
 /// Moves one run of pages out, and now and then notes what that costs from here.
 pub(crate) fn timed_evict<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, mover: Mover) -> Evicted {
     state.moves.until_timed = state.moves.until_timed.checked_sub(1).unwrap_or(TIMED - 1);
-    let begun = (state.moves.until_timed == 0).then(|| pager.kernel.now_ns());
+    if state.moves.until_timed > 0 {
+        return Worker::evict_held(pager, state);
+    }
+    let begun = pager.kernel.now_ns();
     let evicted = Worker::evict_held(pager, state);
     if let Evicted::Moved(count) = evicted
         && count > PageCount::ZERO
     {
-        if let Some(begun) = begun {
-            state.moves.note_ns(mover, (pager.kernel.now_ns() - begun) / count.0);
-        }
-        pager.entry.add(Counter::RunsReclaimed, u64::from(mover == Mover::Reclaimer));
+        state.moves.note_ns(mover, (pager.kernel.now_ns() - begun) / count.0);
     }
     evicted
 }

@@ -112,12 +112,12 @@ fn measure(directory: &Path) -> Result<Machine> {
     let (scattered, walked) = (Moved::of(&stats)?, Moved::of(&walk_stats)?);
     if processors < 2 {
         // The reclaimer has had its part of that time; for each page that comes one goes.
-        random_ns -= scattered.ns / scattered.pages.max(1.0) + encode_ns;
-        walk_ns -= (walked.ns / walked.pages.max(1.0) + encode_ns) * WINDOW_MAX.0 as f64;
+        random_ns -= scattered.page_ns(0.0) + encode_ns;
+        walk_ns -= (walked.page_ns(0.0) + encode_ns) * WINDOW_MAX.0 as f64;
     }
     // What a run costs shows where pages go alone. Without a userfaultfd nothing would be managed, and `under_pleat` has said so.
     let (run_ns, beside_ns) = run_ns().map_err(|errno| anyhow!("moving pages: {}", words(errno)))?;
-    let move_ns = (walked.ns - walked.runs * beside_ns) / walked.pages.max(1.0);
+    let move_ns = walked.page_ns(beside_ns);
     // One fault and one page, and one fault and a window of pages: what a page takes, and what is left for the fault.
     let page_ns = (walk_ns - random_ns) / (WINDOW_MAX.0 - 1) as f64;
     let fault_ns = random_ns - page_ns;
@@ -164,6 +164,11 @@ impl Moved {
             pages: number("pages_reclaimed")? - number("pages_stocked")?,
             ns: number("reclaim_ns")? - number("encode_ns")?,
         })
+    }
+
+    /// What a page has taken besides its run, which takes `run_ns`.
+    fn page_ns(self, run_ns: f64) -> f64 {
+        (self.ns - self.runs * run_ns) / self.pages.max(1.0)
     }
 }
 

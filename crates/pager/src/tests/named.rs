@@ -626,6 +626,23 @@ fn the_server_stocks_the_ring_while_the_reclaimer_rests() {
     world.finish().unwrap();
 }
 
+#[test]
+fn runs_that_the_reclaimer_moves_are_counted() {
+    let mut world = scattered();
+    let count = |world: &World| {
+        [Counter::RunsReclaimed, Counter::Reclaimed, Counter::Stocked].map(|counter| world.pager.entry.count(counter))
+    };
+    let [runs, reclaimed, stocked] = count(&world);
+    assert!(runs > 0 && runs <= reclaimed && reclaimed <= runs * 32 && stocked == 0, "{runs} runs of {reclaimed}");
+    // What the server moves is none of them.
+    world.pager.lock().moves.favour_server();
+    world.pager.pretend_rest(true);
+    fault(&mut world, 30);
+    let [after, _, stocked] = count(&world);
+    assert!(after == runs && stocked > 0, "{after} runs after {runs}, {stocked} stocked");
+    world.finish().unwrap();
+}
+
 /// While the program forks no page may change its place.
 #[test]
 fn the_server_stocks_nothing_while_the_program_forks() {
