@@ -8,7 +8,7 @@ use core::time::Duration;
 use alloc::boxed::Box;
 
 use backing::BackingError;
-use cache::ring::Frames;
+use cache::ring::frames_for;
 use cache::system::{Admission, Choice as _, SizingName, StoreName, System, WriteBack};
 use cache::{AreaKeeper, Cache};
 use codec::Codec;
@@ -181,8 +181,7 @@ pub(crate) fn say_unmanaged(agent: &Agent, Obstacle { what, errno }: &Obstacle) 
 
 fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstacle> {
     let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
-    // That a ring grows is not for live runs yet (decision 37).
-    let frames = Frames::of(PageCount(budget / PAGE_BYTES as u64)).first;
+    let frames = frames_for(PageCount(budget / PAGE_BYTES as u64));
     let quarters = Quarters::reserve(frames, agent.stack).map_err(Obstacle::of("no address space"))?;
     let openings = Openings::open(None).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
     let kernel =
@@ -212,7 +211,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
         agent: ByteCount(STACK_BYTES),
         is_told_of_growth: agent.growth.is_told(),
         references: references(membership),
-        frames: Frames::fixed(frames),
+        frames,
         journal,
         untouchable: agent.library_memory.clone(),
     };

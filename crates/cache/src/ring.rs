@@ -2,10 +2,8 @@
 //!
 //! Waiting is their second chance: a page that is wanted meanwhile is moved back for the price of the fault alone, and
 //! the clock learns that it was too early. Frames are filled at the tail, encoded from the head, and freed at the base,
-//! each time in runs of neighbours, so that one call to the kernel serves many. The ring begins small, and takes more frames
-//! where what leaves it would have to be read from a slow medium.
+//! each time in runs of neighbours, so that one call to the kernel serves many.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use page::{FrameIndex, PageCount, PageIndex};
@@ -17,36 +15,12 @@ const STORED_DIVISOR: u64 = 32;
 const BELOW_DIVISOR: u64 = 2;
 /// Two batches: behind the one that is encoded there is still one, so that the server need not be helped with moving.
 const STOCK_MIN: u64 = 128;
-/// Pages that wait for each that is on a slow medium, and the part of the pages in memory that waits at most, as a divisor, where
-/// that has all that is away (decision 37).
-const CHANCES: u64 = 2;
-const CHANCES_DIVISOR: u64 = 2;
+/// Frames that memory is taken for at once. A simulation's ring may have many more than it ever fills.
+const ALLOCATED_FIRST: u64 = 1 << 20;
 
-/// How many frames a ring has: when it begins, and at most.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frames {
-    /// To begin with.
-    pub first: PageCount,
-    /// Where what leaves would have to be read.
-    pub most: PageCount,
-}
-
-impl Frames {
-    const FIRST_DIVISOR: u64 = 32;
-    const MIN: u64 = 256;
-    const MAX: u64 = 1 << 20;
-
-    /// Of a budget, or a memory, of so many pages: a 32nd of it, and up to two thirds, of which three quarters are half of it.
-    pub fn of(memory: PageCount) -> Self {
-        let first = (memory.0 / Self::FIRST_DIVISOR).clamp(Self::MIN, Self::MAX);
-        let most = (memory.0 * 2 / 3).clamp(first, Self::MAX);
-        Self { first: PageCount(first), most: PageCount(most) }
-    }
-
-    /// Always as many.
-    pub fn fixed(count: PageCount) -> Self {
-        Self { first: count, most: count }
-    }
+/// Frames for a budget of so many pages: a 32nd of it.
+pub fn frames_for(budget: PageCount) -> PageCount {
+    PageCount((budget.0 / 32).clamp(256, 1 << 20))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,15 +51,12 @@ impl Window {
     }
 }
 
-/// The ring. The three positions count frames since it took its last ones; `base <= head <= tail <= base + frames`.
+/// The ring. The three positions count frames since the beginning; `base <= head <= tail <= base + frames`.
 #[derive(Debug)]
 pub struct Ring {
+    /// Those that have ever been filled.
     frames: Vec<Frame>,
-    extent: Frames,
-    /// Whether more wait where what leaves would have to be read.
-    gives_chances: bool,
-    /// Frames filled before the positions began at zero.
-    filled_before: u64,
+    capacity: u64,
     base: u64,
     head: u64,
     tail: u64,
@@ -95,33 +66,38 @@ pub struct Ring {
 
 impl Ring {
     /// A ring of so many frames, at least one, all empty.
-    pub fn new(extent: Frames) -> Self {
-        assert!(extent.first > PageCount::ZERO && extent.first <= extent.most);
-        let frames = vec![Frame::Empty; extent.first.0 as usize];
-        Self { frames, extent, gives_chances: false, filled_before: 0, base: 0, head: 0, tail: 0, held: 0 }
+    pub fn new(frames: PageCount) -> Self {
+        assert!(frames > PageCount::ZERO);
+        // A frame has a number of 32 bits.
+        let capacity = frames.0.min(u64::from(u32::MAX));
+        let frames = Vec::with_capacity(capacity.min(ALLOCATED_FIRST) as usize);
+        Self { frames, capacity, base: 0, head: 0, tail: 0, held: 0 }
     }
 
     fn index(&self, position: u64) -> usize {
-        (position % self.frames.len() as u64) as usize
+        (position % self.capacity) as usize
     }
 
     fn run_from(&self, position: u64, count: u64) -> Window {
         let first = self.index(position);
-        let count = count.min((self.frames.len() - first) as u64) as usize;
+        let count = count.min(self.capacity - first as u64) as usize;
         Window { first: FrameIndex(first as u32), count }
     }
 
     /// Neighbouring frames that can be filled now, at most `count_max`.
     pub fn room(&self, count_max: PageCount) -> Window {
-        let free = self.frames.len() as u64 - (self.tail - self.base);
+        let free = self.capacity - (self.tail - self.base);
         self.run_from(self.tail, free.min(count_max.0))
     }
 
     /// Pages from `page` on have been moved into the first `count` frames of [`Ring::room`], which begin with `first`.
     pub fn filled(&mut self, first: FrameIndex, page: PageIndex, count: PageCount) {
-        assert!(first.0 as usize == self.index(self.tail), "the ring has grown behind who asked for room");
+        assert!(first.0 as usize == self.index(self.tail), "filled elsewhere than where there was room");
         for step in 0..count.0 {
             let index = self.index(self.tail + step);
+            if index == self.frames.len() {
+                self.frames.push(Frame::Empty);
+            }
             assert!(self.frames[index] == Frame::Empty, "a frame filled twice");
             self.frames[index] = Frame::Waiting(page + PageCount(step));
         }
@@ -129,29 +105,9 @@ impl Ring {
         self.held += count.0;
     }
 
-    /// Whether a read costs so much that a large part of the memory should wait (`policy::replacement::wants_second_chances`).
-    pub fn give_chances(&mut self, gives_chances: bool) {
-        self.gives_chances = gives_chances;
-    }
-
-    /// Takes twice as many frames if more should wait than there is room for. Only at the end of a round, where the frames in use
-    /// are all in it: so each keeps its place. Not between [`Ring::room`] and [`Ring::filled`]: the room is elsewhere then.
-    pub fn grow(&mut self, census: &Census) {
-        let frames = self.capacity();
-        if !self.tail.is_multiple_of(frames) || self.tail == 0 || frames >= self.extent.most.0 {
-            return;
-        }
-        if self.wanted(census) > self.stock_max() {
-            let round = self.tail - frames;
-            self.filled_before += round;
-            (self.base, self.head, self.tail) = (self.base - round, self.head - round, frames);
-            self.frames.resize((2 * frames).min(self.extent.most.0) as usize, Frame::Empty);
-        }
-    }
-
     /// Frames filled since the beginning.
     pub fn filled_ever(&self) -> u64 {
-        self.filled_before + self.tail
+        self.tail
     }
 
     /// Frames that wait, vacant ones included.
@@ -161,18 +117,10 @@ impl Ring {
 
     /// Frames that should wait while pages are as `census` says. To wait costs those who ask for a page about what it would cost if
     /// it were encoded, and tells which pages are in use: that pays where many pages are away, and where what is missing is read from a
-    /// medium. From a slow one: twice as many wait as are away, half of the memory at the most; but the pool's pages are a second
-    /// chance, too.
+    /// medium.
     fn wanted(&self, census: &Census) -> u64 {
-        let stored = census.compressed + census.incompressible;
-        let beside = ((stored + census.same_filled).0 / STORED_DIVISOR + census.below.0 / BELOW_DIVISOR)
-            .min((self.extent.first.0 * 3).div_ceil(4));
-        if !self.gives_chances {
-            return beside;
-        }
-        let in_memory = census.resident + census.leaving;
-        let chances = (CHANCES * census.below.0).min(in_memory.0 / CHANCES_DIVISOR).saturating_sub(stored.0);
-        beside.max(chances)
+        let in_ram = census.compressed + census.incompressible + census.same_filled;
+        in_ram.0 / STORED_DIVISOR + census.below.0 / BELOW_DIVISOR
     }
 
     /// Three quarters of the ring: the rest is room for what the server moves out when it finds none.
@@ -196,7 +144,7 @@ impl Ring {
 
     /// Frames there are now.
     pub fn capacity(&self) -> u64 {
-        self.frames.len() as u64
+        self.capacity
     }
 
     /// Frames whose memory counts as resident.
@@ -271,7 +219,7 @@ mod tests {
     use super::*;
 
     fn ring_of(frames: u64) -> Ring {
-        Ring::new(Frames::fixed(PageCount(frames)))
+        Ring::new(PageCount(frames))
     }
 
     #[test]
@@ -313,63 +261,6 @@ mod tests {
         ring.filled(FrameIndex(0), PageIndex(0), PageCount(1000));
         assert!(ring.is_stocked(&in_ram(32_000)) && !ring.is_stocked(&in_ram(32_032)));
         assert!(!ring.is_bare(&in_ram(96_000)) && ring_of(4000).is_bare(&in_ram(0)));
-    }
-
-    /// Twice as many as are away, half of the memory at most, less those that wait in the pool.
-    #[test]
-    fn what_would_have_to_be_read_gets_a_second_chance() {
-        let mut ring = Ring::new(Frames { first: PageCount(256), most: PageCount(1 << 16) });
-        let memory = |below, compressed| Census {
-            resident: PageCount(6000),
-            leaving: PageCount(2000),
-            below: PageCount(below),
-            compressed: PageCount(compressed),
-            ..Census::default()
-        };
-        assert_eq!(ring.wanted(&memory(9000, 0)), 192, "reads cost little");
-        ring.give_chances(true);
-        for (census, wanted) in [
-            (memory(0, 0), 0),
-            (memory(1000, 0), 2000),
-            (memory(9000, 0), 4000),
-            (memory(9000, 3500), 500),
-            (memory(9000, 8000), 192),
-        ] {
-            assert_eq!(ring.wanted(&census), wanted, "{census:?}");
-        }
-    }
-
-    /// Windows that are being encoded while the ring grows find their pages, and none is filled twice.
-    #[test]
-    fn a_ring_grows_at_the_end_of_a_round() {
-        let mut ring = Ring::new(Frames { first: PageCount(256), most: PageCount(700) });
-        let census = Census { resident: PageCount(2000), below: PageCount(5000), ..Census::default() };
-        ring.give_chances(true);
-        let mut next = 0;
-        let mut fill = |ring: &mut Ring, pages: u64| {
-            for _ in 0..pages / 32 {
-                let room = ring.room(PageCount(32));
-                ring.filled(room.first, PageIndex(next), PageCount(room.count as u64));
-                next += room.count as u64;
-                ring.grow(&census);
-            }
-        };
-        fill(&mut ring, 128);
-        assert_eq!(ring.capacity(), 256, "in the middle of a round");
-        let encoding = ring.take(64);
-        fill(&mut ring, 128);
-        assert_eq!((ring.capacity(), ring.filled_ever()), (512, 256));
-        assert!(encoding.frames().all(|frame| ring.page(frame) == Some(PageIndex(u64::from(frame.0)))));
-        fill(&mut ring, 256);
-        assert_eq!((ring.capacity(), ring.waiting(), ring.held()), (700, 448, PageCount(512)));
-        ring.freed(encoding);
-        fill(&mut ring, 192);
-        let rest = ring.take(700);
-        assert_eq!((rest.first, rest.count), (FrameIndex(64), 636));
-        assert!(rest.frames().all(|frame| ring.page(frame) == Some(PageIndex(u64::from(frame.0)))));
-        assert_eq!((ring.capacity(), ring.filled_ever()), (700, 700));
-        ring.freed(rest);
-        assert!(ring.is_quiet());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use page::{ByteCount, PageIndex};
 use policy::area::divider::{self, Held, LOOK_NS};
 use policy::area::marginal::Costs;
-use policy::replacement::{Arrival, wants_second_chances};
+use policy::replacement::Arrival;
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -97,8 +97,6 @@ pub(crate) struct Looks {
     next_ns: u64,
     costs: Costs,
     encode_ns: u64,
-    recall_ns: u64,
-    staged: Sum,
     compressed: Sum,
     below: Sum,
     encoded: Sum,
@@ -107,8 +105,8 @@ pub(crate) struct Looks {
 impl Default for Looks {
     fn default() -> Self {
         let (costs, none) = (COSTS_AT_FIRST, Sum::default());
-        let [staged, compressed, below, encoded] = [none; 4];
-        Self { next_ns: 0, costs, encode_ns: 0, recall_ns: costs.compressed_ns, staged, compressed, below, encoded }
+        let [compressed, below, encoded] = [none; 3];
+        Self { next_ns: 0, costs, encode_ns: 0, compressed, below, encoded }
     }
 }
 
@@ -130,7 +128,6 @@ impl Looks {
         let mut state = pager.lock();
         if !state.frozen {
             state.divide(costs);
-            state.ring.give_chances(wants_second_chances(below_ns, self.recall_ns + FAULT_NS));
         }
     }
 
@@ -138,8 +135,6 @@ impl Looks {
         let compressed = Sum::of_faults(entry, FaultKind::Compressed).mean_since(&mut self.compressed);
         let below = Sum::of_faults(entry, FaultKind::Backed).mean_since(&mut self.below);
         let encoded = Sum::of_encodings(entry).mean_since(&mut self.encoded);
-        let staged = Sum::of_faults(entry, FaultKind::Staged).mean_since(&mut self.staged);
-        self.recall_ns = staged.unwrap_or(self.recall_ns);
         self.costs.compressed_ns = compressed.unwrap_or(self.costs.compressed_ns);
         self.costs.below_ns = below.unwrap_or(self.costs.below_ns);
         self.encode_ns = encoded.unwrap_or(self.encode_ns);

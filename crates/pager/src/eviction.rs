@@ -131,7 +131,6 @@ impl Worker {
         if state.is_holding() {
             return Evicted::Changing;
         }
-        state.ring.grow(&state.cache.census());
         let room = state.ring.room(MOVE_BATCH);
         if room.count == 0 {
             return Evicted::NoFrames;

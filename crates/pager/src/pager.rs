@@ -6,10 +6,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use backing::WriteJob;
-use cache::ring::{Frames, Ring};
+use cache::ring::Ring;
 use cache::{AreaKeeper, Cache};
 use codec::Codec;
-use page::{ByteCount, PageIndex};
+use page::{ByteCount, PageCount, PageIndex};
 use policy::area::divider::Divider;
 use store::Store;
 use sys::Area;
@@ -48,7 +48,7 @@ pub struct Config {
     /// Where to tell what the program references.
     pub references: Option<&'static ReferenceLog>,
     /// Frames that the kernel has for pages on their way out.
-    pub frames: Frames,
+    pub frames: PageCount,
     /// For what is noted while the program forks: [`crate::JOURNAL_BYTES`].
     pub journal: Area,
     /// Pages that must stay as they are: what libraries held before the agent came.

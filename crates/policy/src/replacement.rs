@@ -102,16 +102,6 @@ pub fn arrive(arrival: Arrival, level: Level, distance: Option<PageCount>, memor
     }
 }
 
-/// A page that comes back while it still waits tells that it is in use, and costs a fault; one that would have come back, had it
-/// waited for longer, costs a read. With more pages that wait there are some sixteen more of the first for one less of the second
-/// (docs/simulator.md).
-const RECALLS_FOR_A_READ: u64 = 16;
-
-/// Whether a large part of the memory should wait, since a read costs so much more than a recall.
-pub const fn wants_second_chances(read_ns: u64, recall_ns: u64) -> bool {
-    read_ns >= recall_ns.saturating_mul(RECALLS_FOR_A_READ)
-}
-
 /// What the hand does with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
@@ -173,12 +163,6 @@ mod tests {
         let late = arrive(Arrival::Asked, Level(4), Some(PageCount(700)), MEMORY);
         assert_eq!(late, (Age(3), Level(3)));
         assert_eq!(arrive(Arrival::Along, Level(4), Some(PageCount(1)), MEMORY), (Age::NONE, Level(4)));
-    }
-
-    #[test]
-    fn a_second_chance_must_be_worth_its_faults() {
-        assert!(wants_second_chances(5_000_000, 40_000) && wants_second_chances(640_000, 40_000));
-        assert!(!wants_second_chances(200_000, 40_000) && !wants_second_chances(1, u64::MAX));
     }
 
     #[test]

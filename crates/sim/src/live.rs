@@ -3,7 +3,7 @@
 //! Hand, page table and ring are those of `cache`; ages, streams and what is dropped behind walks those of `policy`. Only the
 //! order of calls is told again here, from `crates/pager`, and its numbers, which it keeps to itself.
 
-use cache::ring::{Frames, Ring};
+use cache::ring::{Ring, frames_for};
 use cache::{Cache, Hand};
 use page::{FrameIndex, PageCount, PageIndex};
 use policy::drop_behind::{DropBehind, Run, Victim};
@@ -16,8 +16,8 @@ use crate::PlayError;
 
 /// Pages encoded at a time.
 pub const ENCODE_BATCH: usize = 64;
-/// Pages moved at a time.
-const MOVE_BATCH: PageCount = PageCount(32);
+/// Pages moved at a time, live.
+pub const MOVE_BATCH: PageCount = PageCount(32);
 /// Pages that the hand passes at a time.
 const LOOKS_MAX: u64 = 4096;
 /// The part of what may wait that a walk may use again, as a divisor.
@@ -39,6 +39,8 @@ pub struct Live<S> {
     pub streams: Streams,
     /// Walks downwards.
     pub descents: Descents,
+    /// Pages moved at a time.
+    pub move_batch: PageCount,
     hand: Hand,
     behind: DropBehind,
 }
@@ -46,12 +48,11 @@ pub struct Live<S> {
 impl<S: Store> Live<S> {
     /// For a memory of `size`. Below the smallest budget, 4096 pages, which is for comparisons only, a quarter may wait.
     pub fn new(cache: Cache<S>, size: PageCount) -> Self {
-        let Frames { first, most } = Frames::of(size);
-        let first = first.min(PageCount((size.0 / 4).max(1)));
-        let behind = DropBehind::new(PageCount(first.0 / LAG_DIVISOR));
-        let ring = Ring::new(Frames { first, most: most.min(size).max(first) });
+        let frames = frames_for(size).min(PageCount((size.0 / 4).max(1)));
+        let behind = DropBehind::new(PageCount(frames.0 / LAG_DIVISOR));
+        let ring = Ring::new(frames);
         let (streams, descents) = (Streams::default(), Descents::default());
-        Self { cache, ring, streams, descents, hand: Hand::default(), behind }
+        Self { cache, ring, streams, descents, hand: Hand::default(), behind, move_batch: MOVE_BATCH }
     }
 
     /// Pages in memory as they are.
@@ -62,7 +63,7 @@ impl<S: Store> Live<S> {
     /// Moves a run of pages to the ring and returns it, of no length if the hand only made pages younger; `None` if the ring is
     /// full or no page is left.
     pub fn move_out(&mut self) -> Option<Run> {
-        let room = self.ring.room(MOVE_BATCH);
+        let room = self.ring.room(self.move_batch);
         if room.count == 0 || self.cache.census().resident == PageCount::ZERO {
             return None;
         }

@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use cache::Place;
-use cache::ring::Frames;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::Errno;
 use sys::fake::{Access, Call, FakeKernel, Flag, Progress};
@@ -182,7 +181,7 @@ fn incompressible_pages_do_not_hold_a_fault_up() {
 fn too_many_words_are_encoded() {
     let share = ByteCount(8 << 20);
     let mix = Mix { pages_max: 10_000, ..Mix::PLAIN };
-    let frames = Frames::fixed(PageCount(512));
+    let frames = PageCount(512);
     let mut world = world(6500, Setup { share, frames, mix, ..Setup::plain(2) }, |page| Content::Word(page << 8 | 1));
     let census = world.pager.lock().cache.census();
     assert!(census.same_filled == PageCount(4096), "{census:?}");
@@ -746,7 +745,7 @@ fn what_is_unmapped_is_about_to_be_discarded_no_more() {
 fn behind_a_walk_in_rounds_pages_go_first() {
     let pages = 900;
     let mix = Mix { pages_max: pages, ..Mix::PLAIN };
-    let setup = Setup { share: ByteCount(11 << 18), frames: Frames::fixed(PageCount(64)), mix, ..Setup::plain(31) };
+    let setup = Setup { share: ByteCount(11 << 18), frames: PageCount(64), mix, ..Setup::plain(31) };
     let mut world = world(pages, setup, Content::Text);
     for _ in 0..40 {
         for page in 0..pages {

@@ -4,7 +4,6 @@
 //! Told are the faults, and how many pages each round of the reclaimer has moved out; which ones, and what a fault brings along,
 //! is for the policies to say.
 
-use cache::ring::Frames;
 use cache::{Cache, Outcome, Place};
 use page::{ByteCount, PageCount, PageIndex};
 use policy::replacement::Arrival;
@@ -137,7 +136,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let setup = Setup { interleave: 0, share: SHARE, frames: Frames::fixed(PageCount(FRAMES)), ..Setup::plain(50) };
+        let setup = Setup { interleave: 0, share: SHARE, frames: PageCount(FRAMES), ..Setup::plain(50) };
         let mut world = World::new(setup);
         world.be_quiet();
         world.program.borrow_mut().map(&world.pager.kernel, PageRange::new(PageIndex(FIRST), PageCount(PAGES)));

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use backing::{BackingStore, MemoryBacking};
-use cache::ring::Frames;
 use cache::system::{Choice as _, PRESETS, SizingName, System};
 use page::{ByteCount, PageCount, PageIndex};
 use sys::kernel::PageRange;
@@ -61,8 +60,6 @@ pub(super) struct Seen {
     spilt: u64,
     /// Units that areas have taken and given back.
     resized: [u64; 2],
-    /// Frames that rings have taken.
-    frames: u64,
 }
 
 impl Seen {
@@ -103,13 +100,10 @@ impl Drop for Tell {
 /// One schedule.
 fn one(seed: u64, setup: Setup, seen: &mut Seen) {
     let tell = Tell(seed);
-    let frames = setup.frames;
     let mut world = World::new(setup);
     begin(&mut world);
     for step in 0..STEPS {
         world.step().unwrap();
-        // As if reads took long.
-        world.pager.lock().ring.give_chances(frames.most > frames.first);
         if step % 256 == 0 {
             world.check();
         }
@@ -117,7 +111,6 @@ fn one(seed: u64, setup: Setup, seen: &mut Seen) {
     world.finish().unwrap();
     drop(tell);
     seen.add(&world);
-    seen.frames += world.pager.lock().ring.capacity() - frames.first.0;
 }
 
 /// Some memory to begin with, part of it written before the pager knows of it.
@@ -172,27 +165,10 @@ fn everything_with_swap() {
         let bytes = 4 << 20;
         let share = ByteCount((5 << 18) + random.below(1 << 19));
         let mix = Mix { layout: random.below(8), noise: random.below(10), words: 1, ..Mix::PLAIN };
-        let frames = Frames::fixed(PageCount(16 + random.below(300)));
+        let frames = PageCount(16 + random.below(300));
         let interleave = [0, 3, 12, 40][random.below(4) as usize];
         Setup { mix, share, frames, interleave, swap: Some((Box::new(MemoryBacking::new(bytes)), bytes)), ..setup }
     });
-}
-
-/// A pool that is soon full, and a medium so slow that rings grow.
-#[test]
-fn second_chances() {
-    let seen = run(8, |random, setup| {
-        let bytes = 8 << 20;
-        let share = ByteCount((3 << 19) + random.below(1 << 19));
-        let mix = Mix { layout: random.below(8), noise: 15 + random.below(6), pages_max: 1200, ..Mix::PLAIN };
-        let first = PageCount(16 + random.below(32));
-        let frames = Frames { first, most: first + PageCount(400) };
-        let system = System { sizing: SizingName::Fixed, ..PRESETS[0].1 };
-        let interleave = [0, 3, 12, 40][random.below(4) as usize];
-        let swap = Some((Box::new(MemoryBacking::new(bytes)) as Box<dyn BackingStore>, bytes));
-        Setup { share, frames, mix, swap, interleave, system, ..setup }
-    });
-    assert!(seen.frames > 1000, "{seen:?}");
 }
 
 /// The systems of the papers in turns, each with every sizing policy that its store goes with.

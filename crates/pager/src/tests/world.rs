@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use backing::{BackingStore, SegmentLog};
-use cache::ring::Frames;
 use cache::system::{PRESETS, StoreName, System};
 use cache::{Cache, Place};
 use codec::{Codec, Corrupt, Lz4, MxtLz1, Scratch, same_filled};
@@ -81,7 +80,7 @@ impl Codec for Interleaved {
 pub(super) struct Setup {
     pub(super) seed: u64,
     pub(super) share: ByteCount,
-    pub(super) frames: Frames,
+    pub(super) frames: PageCount,
     pub(super) mix: Mix,
     pub(super) swap: Option<(Box<dyn BackingStore>, u64)>,
     /// The program and the other thread of the pager act once in so many calls; 0 is never.
@@ -91,7 +90,7 @@ pub(super) struct Setup {
 
 impl Setup {
     pub(super) fn plain(seed: u64) -> Self {
-        let (share, frames) = (ByteCount(2 << 20), Frames::fixed(PageCount(128)));
+        let (share, frames) = (ByteCount(2 << 20), PageCount(128));
         Self { seed, share, frames, mix: Mix::PLAIN, swap: None, interleave: 12, system: PRESETS[0].1 }
     }
 }
@@ -139,7 +138,7 @@ impl World {
             untouchable: vec![],
         };
         let program = Program::new(seed, mix);
-        let pager = Pager::new(FakeKernel::new(frames.most), cache, config);
+        let pager = Pager::new(FakeKernel::new(frames), cache, config);
         Self::with(pager, program, Random::new(seed ^ 0xabcd), share, interleave)
     }
 

@@ -1,23 +1,32 @@
 //! pleat's own replacement: the code that `pleat run` uses, without the rest of it.
 //!
-//! Pages move out in runs until the ring is stocked, and the oldest are encoded in batches when room is needed.
+//! Pages move out in runs until as many wait as should, and the one that has waited for longest is encoded when room is needed.
 //! A page that is touched while it waits comes back without having left memory: no miss but a soft fault, which is what it
 //! costs pleat to learn of use. Resident and waiting pages together fill the memory. Live, some of it is kept free for
 //! growth (`policy::sizing`); here it is all in use, as with the other policies, and nothing is fetched ahead.
+//!
+//! Nothing counts here but misses, as if what leaves had to be read from the slowest of media. So far more pages wait than live, where it
+//! costs more than it saves, and from when memory is half full on, so that it is known by then who has to leave first
+//! (docs/decisions/0041-three-fifths-wait.md).
 
-use cache::{Cache, Census, Outcome, Place};
+use cache::ring::Ring;
+use cache::{Cache, Outcome, Place};
 use page::{PageCount, PageIndex};
 use policy::replacement::Arrival;
 use store::Slabs;
 
 use super::{Contender, Touch};
-use crate::live::{ENCODE_BATCH, Live};
+use crate::live::{Live, MOVE_BATCH};
+
+/// The part of the pages in memory that waits, and so tells of each use.
+const WAITING: (u64, u64) = (3, 5);
+/// Frames of the ring for each page of memory, so that all of those that should wait can, though many frames are vacant.
+const FRAMES: u64 = 4;
 
 /// One size of memory.
 pub(super) struct Pleat {
     size: PageCount,
     live: Live<Slabs>,
-    batch: usize,
     misses: u64,
     soft_faults: u64,
 }
@@ -27,31 +36,32 @@ impl Pleat {
         // All pages count as one repeated word: the store stays empty.
         let store = Slabs::new(1 << 24).expect("16 MiB of address space");
         let mut live = Live::new(Cache::new(store, None), size);
-        live.ring.give_chances(true);
-        // Below the smallest budget the same part of memory as there.
-        let batch = ENCODE_BATCH.min((size.0 as usize / 64).max(1));
-        Self { size, live, batch, misses: 0, soft_faults: 0 }
+        live.ring = Ring::new(PageCount(size.0.saturating_mul(FRAMES).max(1)));
+        // Below the smallest budget, 4096 pages, the same part of memory as there.
+        live.move_batch = MOVE_BATCH.min(PageCount((size.0 / 128).max(1)));
+        Self { size, live, misses: 0, soft_faults: 0 }
     }
 
     fn make_room(&mut self) {
+        if self.live.held().0 < self.size.0 / 2 {
+            return;
+        }
+        while !self.is_stocked() && self.live.move_out().is_some() {}
         while self.live.held() >= self.size {
-            let census = self.census();
-            self.live.ring.grow(&census);
-            if self.live.ring.is_stocked(&census) || self.live.move_out().is_none() {
+            let has_waited = self.is_stocked() && self.live.ring.held() > PageCount::ZERO;
+            if has_waited || self.live.move_out().is_none() {
                 self.encode();
             }
         }
     }
 
-    /// A miss counts, whatever it costs: as if all that has left were on a slow medium.
-    fn census(&self) -> Census {
-        let Census { resident, leaving, same_filled, .. } = self.live.cache.census();
-        Census { resident, leaving, below: same_filled, ..Census::default() }
+    fn is_stocked(&self) -> bool {
+        self.live.ring.held().0 >= self.live.held().0 * WAITING.0 / WAITING.1
     }
 
     fn encode(&mut self) {
         let Live { ring, cache, .. } = &mut self.live;
-        let window = ring.take(self.batch);
+        let window = ring.take(1);
         for frame in window.frames() {
             if let Some(page) = ring.page(frame) {
                 cache.publish(page, frame, Outcome::SameFilled(0));

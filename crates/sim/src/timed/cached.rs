@@ -12,7 +12,7 @@ use policy::area::divider::{self, Divider, Held, LOOK_NS};
 use policy::area::marginal::Costs;
 use policy::drop_behind;
 use policy::prefetch::Room;
-use policy::replacement::{Arrival, wants_second_chances};
+use policy::replacement::Arrival;
 use policy::sizing::{self, Watermarks};
 use store::AnyStore;
 
@@ -279,7 +279,6 @@ impl Cached {
         let compressed_ns = (machine.fault.ns + run.decode.ns + machine.fill.ns + run.encode.ns) as u64;
         let read_ns = run.queue.reads_in_ns(PAGE_BYTES as u64) as u64;
         let below_ns = compressed_ns + read_ns;
-        self.live.ring.give_chances(wants_second_chances(read_ns, machine.fault.ns as u64));
         let (census, pool) = (self.live.cache.census(), self.live.cache.store_figures().pool);
         let held = Held { memory, pool, pages: census.compressed + census.incompressible, filled: census.same_filled };
         divider.look(self.share, held, Costs { compressed_ns, below_ns });

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use backing::failing::{FailingBacking, Operation};
 use backing::{BackingError, MemoryBacking, WriteJob};
 use cache::Place;
-use cache::ring::Frames;
 use page::{ByteCount, PageCount, PageIndex};
 use sys::fake::{Access, Call, FakeKernel};
 use sys::kernel::{Kernel as _, Message, PageRange};
@@ -140,7 +139,7 @@ impl Play {
         let setup = Setup {
             interleave: 0,
             swap: Some((Box::new(swap), BACKING_BYTES)),
-            frames: Frames::fixed(PageCount(32)),
+            frames: PageCount(32),
             ..Setup::plain(1)
         };
         let mut world = World::new(setup);
