@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -152,6 +153,8 @@ def wait_with_progress(futures: list[Any]) -> None:
 
 def main(words: Optional[Sequence[str]] = None) -> int:
     args = parser().parse_args(words)
+    # Of what goes on inside Dask, such as a connection that ends late, nothing belongs beside our one line.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     given = [(name, getattr(args, name)) for name in ("machine", "backing", "ratio")]
     options = [word for name, value in given if value is not None for word in (f"--{name}", value)]
     try:

@@ -1,6 +1,8 @@
 """Sweeps on a cluster of two workers on this machine. PLEAT is the program."""
 
+import asyncio
 import contextlib
+import gc
 import io
 import json
 import os
@@ -70,6 +72,19 @@ class OnTwoWorkers(unittest.TestCase):
         self.assertEqual(status, 125)
         self.assertEqual(error.getvalue().count("\n"), 1, error.getvalue())
         return error.getvalue()
+
+    def test_what_dask_leaves_behind_is_not_told(self):
+        def leave_a_failure():
+            with contextlib.closing(asyncio.new_event_loop()) as loop:
+                loop.create_future().set_exception(TimeoutError("Timeout"))
+
+        error = io.StringIO()
+        words = [*self.traces, "--system", "off", "--ram", "50%", "--pleat", PLEAT, "--json", os.devnull]
+        self.assertEqual(main([*words, "--scheduler", self.cluster.scheduler_address]), 0)
+        with contextlib.redirect_stderr(error):
+            leave_a_failure()
+            gc.collect()
+        self.assertEqual(error.getvalue(), "")
 
     def test_what_a_worker_refuses_is_one_line(self):
         sizes = ["--system", "pleat", "--ram", "50%"]

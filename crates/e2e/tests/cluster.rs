@@ -18,5 +18,5 @@ fn a_sweep_runs_on_two_workers() {
     command.args(words).current_dir(&package).env("PYTHONPATH", &package).env("PLEAT", pleat());
     let output = command.output().expect("python runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("Ran 4 tests"), "{said}");
+    assert!(output.status.success() && said.contains("Ran 5 tests"), "{said}");
 }
