@@ -15,12 +15,14 @@ const STORED_DIVISOR: u64 = 32;
 const BELOW_DIVISOR: u64 = 2;
 /// Two batches: behind the one that is encoded there is still one, so that the server need not be helped with moving.
 const STOCK_MIN: u64 = 128;
-/// Frames that memory is taken for at once. A simulation's ring may have many more than it ever fills.
-const ALLOCATED_FIRST: u64 = 1 << 20;
+/// The fewest and the most frames of a live ring. What notes so many is allocated at once, so that no fault allocates; a simulation's
+/// ring may have many more, and fill few of them.
+const LIVE_MIN: u64 = 256;
+const LIVE_MAX: u64 = 1 << 20;
 
-/// Frames for a budget of so many pages: a 32nd of it.
+/// Frames for a budget of so many pages: a 32nd of it, 256 to 2^20.
 pub fn frames_for(budget: PageCount) -> PageCount {
-    PageCount((budget.0 / 32).clamp(256, 1 << 20))
+    PageCount((budget.0 / 32).clamp(LIVE_MIN, LIVE_MAX))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +72,7 @@ impl Ring {
         assert!(frames > PageCount::ZERO);
         // A frame has a number of 32 bits.
         let capacity = frames.0.min(u64::from(u32::MAX));
-        let frames = Vec::with_capacity(capacity.min(ALLOCATED_FIRST) as usize);
+        let frames = Vec::with_capacity(capacity.min(LIVE_MAX) as usize);
         Self { frames, capacity, base: 0, head: 0, tail: 0, held: 0 }
     }
 
@@ -261,6 +263,21 @@ mod tests {
         ring.filled(FrameIndex(0), PageIndex(0), PageCount(1000));
         assert!(ring.is_stocked(&in_ram(32_000)) && !ring.is_stocked(&in_ram(32_032)));
         assert!(!ring.is_bare(&in_ram(96_000)) && ring_of(4000).is_bare(&in_ram(0)));
+    }
+
+    #[test]
+    fn a_live_ring_allocates_nothing_while_pages_move() {
+        for (budget, frames) in [(0, LIVE_MIN), (1 << 20, 1 << 15), (u64::MAX, LIVE_MAX)] {
+            let mut ring = Ring::new(frames_for(PageCount(budget)));
+            let (notes, capacity) = (ring.frames.as_ptr(), ring.frames.capacity());
+            assert!(ring.capacity() == frames && capacity as u64 >= frames);
+            ring.filled(FrameIndex(0), PageIndex(0), PageCount(frames));
+            assert_eq!((ring.room(PageCount(1)).count, ring.held()), (0, PageCount(frames)));
+            let window = ring.take(frames as usize);
+            ring.freed(window);
+            ring.filled(FrameIndex(0), PageIndex(1), PageCount(1));
+            assert!(ring.frames.as_ptr() == notes && ring.frames.capacity() == capacity, "{frames}");
+        }
     }
 
     #[test]

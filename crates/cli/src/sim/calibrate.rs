@@ -199,12 +199,21 @@ fn run_ns() -> Result<(f64, f64), Errno> {
         while !runs.load(Relaxed) {
             spin_loop();
         }
+        let _end = Ends(&is_over);
         let beside_ns = usual_run_ns(&mut moving);
-        is_over.store(true, Relaxed);
         unpin(allowed);
         beside_ns
     });
     Ok((alone_ns, beside_ns?))
+}
+
+/// Lets the other thread end, whatever becomes of this one: a scope waits for it.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 fn usual_run_ns(moving: &mut Moving) -> Result<f64, Errno> {
