@@ -200,6 +200,13 @@ impl<S: Store> Cache<S> {
         self.table.set(page, slot.with_left(self.departures));
     }
 
+    /// A page that waits lies in another frame now.
+    pub fn reframe(&mut self, page: PageIndex, frame: FrameIndex) {
+        let slot = self.table.get(page);
+        assert!(matches!(slot.place(), Place::Leaving(_)), "{page:?} waits in no frame");
+        self.table.set(page, slot.moved(Place::Leaving(frame), slot.age()));
+    }
+
     fn pages_in_memory(&self) -> PageCount {
         let census = self.census();
         census.resident + census.leaving

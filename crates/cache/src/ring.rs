@@ -210,6 +210,23 @@ impl Ring {
         }
     }
 
+    /// Moves what waits over vacant frames, in the same order; `moved` is told where each page lies now. For a simulation, where a frame is a
+    /// number: no worker may be encoding.
+    pub fn close_gaps(&mut self, mut moved: impl FnMut(PageIndex, FrameIndex)) {
+        assert!(self.is_quiet(), "frames that a worker reads stay where they are");
+        let mut end = self.head;
+        for position in self.head..self.tail {
+            let from = self.index(position);
+            if let Frame::Waiting(page) = core::mem::replace(&mut self.frames[from], Frame::Empty) {
+                let to = self.index(end);
+                self.frames[to] = Frame::Waiting(page);
+                moved(page, FrameIndex(to as u32));
+                end += 1;
+            }
+        }
+        self.tail = end;
+    }
+
     /// Whether no worker is encoding.
     pub fn is_quiet(&self) -> bool {
         self.base == self.head
@@ -238,6 +255,31 @@ mod tests {
             assert!(ring.is_quiet());
             assert_eq!((ring.held(), ring.waiting()), (PageCount::ZERO, 0));
         }
+    }
+
+    /// Five of six frames that lie across the end of the ring are vacant, then one waits and two more have come.
+    #[test]
+    fn gaps_close_in_order() {
+        let mut ring = ring_of(8);
+        let fill = |ring: &mut Ring, pages: core::ops::Range<u64>| {
+            pages.for_each(|page| ring.filled(ring.room(PageCount(1)).first, PageIndex(page), PageCount(1)));
+        };
+        fill(&mut ring, 0..5);
+        let window = ring.take(5);
+        ring.freed(window);
+        fill(&mut ring, 10..18);
+        assert_eq!(ring.room(PageCount(1)).count, 0);
+        for frame in [5, 6, 0, 1, 2] {
+            ring.vacate(FrameIndex(frame));
+        }
+        let mut told = vec![];
+        ring.close_gaps(|page, frame| told.push((page.0, frame.0)));
+        assert_eq!(told, [(12, 5), (16, 6), (17, 7)]);
+        assert!(told.iter().all(|&(page, frame)| ring.page(FrameIndex(frame)) == Some(PageIndex(page))));
+        assert_eq!((ring.held(), ring.waiting(), ring.is_quiet()), (PageCount(3), 3, true));
+        fill(&mut ring, 20..25);
+        let window = ring.take(8);
+        assert_eq!((window.first, window.count, ring.room(PageCount(1)).count), (FrameIndex(5), 3, 0));
     }
 
     /// Two batches; one for each 32 pages in RAM, or for two on the medium; three quarters of the ring.

@@ -32,11 +32,11 @@ fn scores(trace: &[u8], parts: &[f64]) -> Vec<(Score, Score)> {
 #[test]
 fn pleat_misses_about_as_often_as_lru() {
     for (pattern, recalls_max) in [
-        ("zipf:1", 0.15),
+        ("zipf:1", 0.2),
         ("zipf:1.2", 0.1),
-        ("rand", 0.6),
+        ("rand", 0.65),
         ("stack:1.2", 0.1),
-        ("3*zipf:1 sequential", 0.2),
+        ("3*zipf:1 sequential", 0.25),
         ("sequential", 0.6),
     ] {
         for (lru, pleat) in scores(&trace_of(pattern), &[0.2, 0.5, 0.75, 0.9]) {

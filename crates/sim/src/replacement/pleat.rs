@@ -6,8 +6,8 @@
 //! growth (`policy::sizing`); here it is all in use, as with the other policies, and nothing is fetched ahead.
 //!
 //! Nothing counts here but misses, as if what leaves had to be read from the slowest of media. So far more pages wait than live, where it
-//! costs more than it saves, and from when memory is half full on, so that it is known by then who has to leave first
-//! (docs/decisions/0041-three-fifths-wait.md).
+//! costs more than it saves, and from when memory is a tenth full on, so that it is known by then who has to leave first
+//! (docs/decisions/0042-seven-tenths-wait.md).
 
 use cache::ring::Ring;
 use cache::{Cache, Outcome, Place};
@@ -19,8 +19,10 @@ use super::{Contender, Touch};
 use crate::live::{Live, MOVE_BATCH};
 
 /// The part of the pages in memory that waits, and so tells of each use.
-const WAITING: (u64, u64) = (3, 5);
-/// Frames of the ring for each page of memory, so that all of those that should wait can, though many frames are vacant.
+const WAITING: (u64, u64) = (7, 10);
+/// How full memory is when pages begin to wait, as a divisor.
+const BEGINS_DIVISOR: u64 = 10;
+/// Frames of the ring for each page of memory: many become vacant before the gaps are closed.
 const FRAMES: u64 = 4;
 
 /// One size of memory.
@@ -43,16 +45,26 @@ impl Pleat {
     }
 
     fn make_room(&mut self) {
-        if self.live.held().0 < self.size.0 / 2 {
+        if self.live.held().0 < self.size.0 / BEGINS_DIVISOR {
             return;
         }
-        while !self.is_stocked() && self.live.move_out().is_some() {}
+        while !self.is_stocked() && self.move_out() {}
         while self.live.held() >= self.size {
             let has_waited = self.is_stocked() && self.live.ring.held() > PageCount::ZERO;
-            if has_waited || self.live.move_out().is_none() {
+            if has_waited || !self.move_out() {
                 self.encode();
             }
         }
+    }
+
+    /// Moves a run to the ring, unless no page is left. Vacant frames must not make anybody leave: where few pages miss and many come back
+    /// from waiting, they would be most of a ring of any size.
+    fn move_out(&mut self) -> bool {
+        let Live { ring, cache, .. } = &mut self.live;
+        if ring.room(PageCount(1)).count == 0 {
+            ring.close_gaps(|page, frame| cache.reframe(page, frame));
+        }
+        self.live.move_out().is_some()
     }
 
     fn is_stocked(&self) -> bool {
