@@ -24,7 +24,7 @@ const PAUSE: u32 = 64;
 /// Faults passed over where the reclaimer moves pages as cheaply: the program runs on several processors.
 const LONG_PAUSE: u32 = 1024;
 /// Runs shorter than this many pages, on average, are scattered. Longer ones share what a move costs well enough.
-const SCATTERED: u64 = 8;
+const SCATTERED: u64 = 24;
 /// What a page may count for: more means that the thread has lost its processor.
 const NS_MAX: u64 = 10_000;
 /// One run in so many is timed.
@@ -65,7 +65,8 @@ impl Moves {
             Mover::Reclaimer => &mut self.reclaimer_ns,
             Mover::Server => &mut self.server_ns,
         };
-        *mean = *mean - *mean / MEMORY + ns.min(NS_MAX);
+        let ns = ns.clamp(1, NS_MAX);
+        *mean = if *mean == 0 { ns * MEMORY } else { *mean - *mean / MEMORY + ns };
     }
 
     /// As if the reclaimer had been very slow, so that a test sees the server stock.
@@ -83,9 +84,9 @@ impl Moves {
         self.run_pages < SCATTERED * MEMORY
     }
 
-    /// Whether the server moves a page in less than three quarters of the reclaimer's time.
+    /// Whether the server moves a page in less than three quarters of the reclaimer's time, as far as anybody knows yet.
     fn are_cheaper(&self) -> bool {
-        self.server_ns * 4 < self.reclaimer_ns * 3
+        self.reclaimer_ns == 0 || self.server_ns * 4 < self.reclaimer_ns * 3
     }
 }
 
@@ -116,7 +117,9 @@ impl Stocker {
     /// Moves some pages out if that is the server's to do now. A fault is being served, and the lock is held.
     pub(crate) fn stock<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, state: &mut State<S>, free: i64) {
         self.pause = self.pause.saturating_sub(1);
-        let is_wanted = free < state.accounts.marks.high.0 as i64 && !state.ring.is_stocked(&state.cache.census());
+        // What the reclaimer keeps stocked has no room for more: then a burst is only to see what that costs.
+        let has_room = !state.moves.is_cheap || !state.ring.is_stocked(&state.cache.census());
+        let is_wanted = free < state.accounts.marks.high.0 as i64 && has_room;
         if self.pause > 0 || !is_wanted || !state.moves.are_scattered() || !pager.is_resting() {
             return;
         }

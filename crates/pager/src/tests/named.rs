@@ -675,6 +675,24 @@ fn the_server_leaves_runs_to_the_reclaimer() {
     assert_eq!(stocked(&world), 0);
 }
 
+/// Where the reclaimer keeps it stocked nobody would ever know what it costs the server.
+#[test]
+fn the_server_tries_though_the_ring_is_stocked() {
+    let mut world = scattered();
+    let is_stocked = |world: &World| {
+        let state = world.pager.lock();
+        state.ring.is_stocked(&state.cache.census())
+    };
+    while !is_stocked(&world) {
+        assert!(matches!(Worker::evict(&world.pager), Evicted::Moved(_) | Evicted::Aged));
+    }
+    note_runs(&world, PageCount(1));
+    world.pager.pretend_rest(true);
+    fault(&mut world, 20);
+    assert!(is_stocked(&world) && stocked(&world) > 0);
+    world.finish().unwrap();
+}
+
 /// In the fake kernel a move costs the same from everywhere: as where the program runs on several processors.
 #[test]
 fn the_server_stops_where_it_is_not_cheaper() {
