@@ -1,7 +1,7 @@
 //! `cargo x validity`: what `pleat sim` foretells, beside what `pleat run` does.
 //!
 //! Each program is recorded once, by `pleat record`. At each budget it then runs live, some times, and its trace is played
-//! with the costs of this machine. How small pages get the trace has samples of; how long they take to encode and decode,
+//! with the costs of this machine, measured before those runs and behind them. How small pages get the trace has samples of; how long they take to encode and decode,
 //! which depends on them as well, is what they took live. Of the program's own time the simulator is taken none: what it
 //! adds goes on top of a plain run.
 
@@ -62,13 +62,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let work = sh::target_dir().join("validity");
     fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
     let mut out = Output::open(options.json.as_deref())?;
-    let costs = work.join("costs.json");
-    sh::run(pleat().args(["sim", "--calibrate"]).arg(&costs).stdout(Stdio::null()))?;
     let mut rows = Vec::new();
     for case in compare::chosen(&options.cases, Case::ALL) {
         let program = Recorded::new(*case, options, &work)?;
         for fraction in &options.fractions {
-            let row = program.compare(*fraction, options, &costs, &work)?;
+            let row = program.compare(*fraction, options, &work)?;
             out.line(&row.json())?;
             rows.push(row);
         }
@@ -79,6 +77,31 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn pleat() -> Command {
     Command::new(sh::release("pleat"))
+}
+
+/// What steps cost here, just now.
+fn calibrated(work: &Path) -> Result<Value> {
+    let path = work.join("costs.json");
+    sh::run(pleat().args(["sim", "--calibrate"]).arg(&path).stdout(Stdio::null()))?;
+    Ok(serde_json::from_str(&fs::read_to_string(&path)?)?)
+}
+
+/// Of two documents of the same form, with the means of their fractions.
+fn mean_of(one: Value, other: &Value) -> Value {
+    match one {
+        Value::Object(fields) => {
+            let mean = |(name, value)| {
+                let beside = &other[&name];
+                (name, mean_of(value, beside))
+            };
+            Value::Object(fields.into_iter().map(mean).collect())
+        }
+        Value::Number(number) if number.is_f64() => match (number.as_f64(), other.as_f64()) {
+            (Some(one), Some(other)) => json!(f64::midpoint(one, other)),
+            _ => Value::Number(number),
+        },
+        value => value,
+    }
 }
 
 /// What `pleat sim` says of a trace: its first row.
@@ -130,9 +153,12 @@ impl Recorded {
         })
     }
 
-    fn compare(&self, fraction: f64, options: &Options, costs: &Path, work: &Path) -> Result<Row> {
+    fn compare(&self, fraction: f64, options: &Options, work: &Path) -> Result<Row> {
         let budget = (self.wants_bytes as f64 * fraction) as u64;
+        // A machine that others use is not always as fast.
+        let before = calibrated(work)?;
         let live = (0..options.rounds).map(|_| self.live(budget, work)).collect::<Result<Vec<_>>>()?;
+        let costs = mean_of(before, &calibrated(work)?);
         let ratio = median(live.iter().map(|live| live.ratio));
         // The trace has pages of files, too, which no budget counts.
         let ram = budget + (self.pages * 4096).saturating_sub(self.wants_bytes);
@@ -156,8 +182,7 @@ impl Recorded {
     }
 
     /// Those costs with what this program's pages take to encode and decode: the pages of the probe that `--calibrate` runs are others.
-    fn with_own_pages(&self, costs: &Path, live: &[Live], work: &Path) -> Result<PathBuf> {
-        let mut own: Value = serde_json::from_str(&fs::read_to_string(costs)?)?;
+    fn with_own_pages(&self, mut own: Value, live: &[Live], work: &Path) -> Result<PathBuf> {
         let [encode_ns, decode_ns] = [0, 1].map(|step| median(live.iter().map(|live| live.codec_ns[step])));
         for (step, ns) in [("encode", encode_ns), ("decode", decode_ns)] {
             own["machine"][step]["ns"] = json!(ns.round());
@@ -292,6 +317,12 @@ mod tests {
         let simulated = json!({ "first_touch": 9, "soft": 1, "same_filled": 4000, "compressed": 20, "backed": 300 });
         assert_eq!(refaults(&live, |kind| kind["count"].as_u64()), 4321);
         assert_eq!(refaults(&simulated, Value::as_u64), 4321);
+    }
+
+    #[test]
+    fn costs_are_means_of_two_measurements() {
+        let measured = |ns: f64| json!({ "machine": { "processors": 2, "fault": { "ns": ns, "source": "a test" } } });
+        assert_eq!(mean_of(measured(3000.0), &measured(5000.0)), measured(4000.0));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use page::{ByteCount, PageIndex};
 use policy::area::divider::{self, Held, LOOK_NS};
 use policy::area::marginal::Costs;
+use policy::area::measured::{Measured, Sum, Sums};
 use policy::replacement::Arrival;
 use store::Store;
 use sys::kernel::Kernel;
@@ -12,14 +13,6 @@ use sys::kernel::Kernel;
 use crate::Pager;
 use crate::ledger::{Counter, FaultKind, Process};
 use crate::state::State;
-
-/// Faults of a kind since the last look that make a mean.
-const FAULTS_MIN: u64 = 16;
-/// What they count for until there has been one.
-const COSTS_AT_FIRST: Costs = Costs { compressed_ns: 10_000, below_ns: 200_000 };
-/// What a fault takes beside: its way through the kernel, two changes of thread, and moving another page out
-/// (docs/userfaultfd.md).
-const FAULT_NS: u64 = 8_000;
 
 impl<S: Store> State<S> {
     /// The most that the pool may take.
@@ -63,51 +56,16 @@ impl<S: Store> State<S> {
     }
 }
 
-/// How many, and what they took together.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    count: u64,
-    ns: u64,
-}
-
-impl Sum {
-    fn of_faults(entry: &Process, kind: FaultKind) -> Self {
-        let histogram = &entry.faults[kind as usize];
-        Self { count: histogram.count(), ns: histogram.sum_ns() }
-    }
-
-    fn of_encodings(entry: &Process) -> Self {
-        Self { count: entry.count(Counter::Encoded), ns: entry.count(Counter::EncodeNs) }
-    }
-
-    /// The mean since `before`, if that is long enough ago.
-    fn mean_since(self, before: &mut Self) -> Option<u64> {
-        let count = self.count.saturating_sub(before.count);
-        let mean = (count >= FAULTS_MIN).then(|| self.ns.saturating_sub(before.ns) / count);
-        if mean.is_some() {
-            *before = self;
-        }
-        mean
-    }
+fn faults(entry: &Process, kind: FaultKind) -> Sum {
+    let histogram = &entry.faults[kind as usize];
+    Sum { count: histogram.count(), ns: histogram.sum_ns() }
 }
 
 /// The reclaimer's looks at the division, and what it has found out about costs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Looks {
     next_ns: u64,
-    costs: Costs,
-    encode_ns: u64,
-    compressed: Sum,
-    below: Sum,
-    encoded: Sum,
-}
-
-impl Default for Looks {
-    fn default() -> Self {
-        let (costs, none) = (COSTS_AT_FIRST, Sum::default());
-        let [compressed, below, encoded] = [none; 3];
-        Self { next_ns: 0, costs, encode_ns: 0, compressed, below, encoded }
-    }
+    measured: Measured,
 }
 
 impl Looks {
@@ -120,23 +78,15 @@ impl Looks {
         if pager.lock().divider.is_none() {
             return;
         }
-        self.measure(pager.entry);
-        let Costs { compressed_ns, below_ns } = self.costs;
-        // Whatever comes back makes another page leave, which has to be encoded.
-        let beside = FAULT_NS + self.encode_ns;
-        let costs = Costs { compressed_ns: compressed_ns + beside, below_ns: below_ns + beside };
+        let entry = pager.entry;
+        let costs = self.measured.costs(&Sums {
+            compressed: faults(entry, FaultKind::Compressed),
+            below: faults(entry, FaultKind::Backed),
+            encoded: Sum { count: entry.count(Counter::Encoded), ns: entry.count(Counter::EncodeNs) },
+        });
         let mut state = pager.lock();
         if !state.frozen {
             state.divide(costs);
         }
-    }
-
-    fn measure(&mut self, entry: &Process) {
-        let compressed = Sum::of_faults(entry, FaultKind::Compressed).mean_since(&mut self.compressed);
-        let below = Sum::of_faults(entry, FaultKind::Backed).mean_since(&mut self.below);
-        let encoded = Sum::of_encodings(entry).mean_since(&mut self.encoded);
-        self.costs.compressed_ns = compressed.unwrap_or(self.costs.compressed_ns);
-        self.costs.below_ns = below.unwrap_or(self.costs.below_ns);
-        self.encode_ns = encoded.unwrap_or(self.encode_ns);
     }
 }

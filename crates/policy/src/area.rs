@@ -17,6 +17,7 @@ pub mod fixed;
 pub mod free_space;
 pub mod ghosts;
 pub mod marginal;
+pub mod measured;
 pub mod percent;
 
 /// The compressed area as a policy sees it.

@@ -96,21 +96,20 @@ fn ns2_gains_little() {
     }
 }
 
-/// tuduce-gross, section 5.1: up to 3 times slower, with an area of a fixed size that is too small. What makes it so much
-/// slower is not simulated (the kernel's own swap reads and writes neighbours together); that it gains nothing is.
+/// tuduce-gross, section 5.1: "thrasher will always require pages from disk and will never fault on compressed pages", and is up to 3 times
+/// slower: plain swap reads eight pages at a time, and what its walk will want next is among them. It is more here, where the system reads page by page.
 #[test]
-fn thrasher_gains_nothing_where_it_does_not_fit() {
+fn thrasher_loses_where_it_does_not_fit() {
     let thrasher = Program::new("thrasher", 8192, 60_000, 1_000, 0.5).on("tuduce-gross-g5", "disk-tuduce-gross-g5");
     for part in [0.3, 0.5] {
         let speedup = thrasher.speedup("tuduce-gross", part);
-        assert!(speedup < 1.05, "{part}: {speedup}");
+        assert!((1.0 / 8.0..0.5).contains(&speedup), "{part}: {speedup}");
     }
 }
 
-/// The same with an area of a fixed size, as the paper has it. One that is too small for what is missing gains nothing; that it loses
-/// nothing either is because pages go to the device together here, and are dropped behind the walk.
+/// The same with an area of a fixed size, as the paper has it, 50 to 100 MB of 1 GB: one that is too small for what is missing.
 #[test]
-fn thrasher_gains_nothing_from_a_fixed_area_that_is_too_small() {
+fn thrasher_loses_by_a_fixed_area_that_is_too_small() {
     let thrasher = Program::new("thrasher", 8192, 60_000, 1_000, 0.5).on("tuduce-gross-g5", "disk-tuduce-gross-g5");
     let without = thrasher.run("off", 0.8);
     let times = [0.05, 0.1, 0.2, 0.3, 0.5].map(|of_ram| {
@@ -118,8 +117,8 @@ fn thrasher_gains_nothing_from_a_fixed_area_that_is_too_small() {
         without.run_seconds / with.run_seconds
     });
     println!("as fast with a twentieth to a half of the RAM as area: {times:.2?}");
-    assert!(times[..2].iter().all(|times| (0.9..1.05).contains(times)) && times.is_sorted(), "{times:?}");
-    assert!(times[4] > 100.0, "{times:?}");
+    assert!(times[..2].iter().all(|times| (1.0 / 8.0..0.5).contains(times)) && times.is_sorted(), "{times:?}");
+    assert!(times[4] > 20.0, "{times:?}");
 }
 
 /// zswap, table I: it swaps 3 % more pages out with 256 MB of RAM, and 13, 25, 32, 34, 38, 56 and 68 % fewer with 0.5 to 6 GB.

@@ -36,20 +36,31 @@ impl Moving {
 
     /// Moves them all, so many at a time.
     pub fn move_all(&mut self, run: PageCount) -> Result<(), Errno> {
-        let (mut at, bytes) = (0, self.source.bytes());
-        while at < bytes {
-            let count = run.min(PageCount(((bytes - at) / PAGE_BYTES) as u64));
-            let (to, from) = (self.target.base() as u64 + at as u64, self.source.base() as u64 + at as u64);
-            // SAFETY: both lie inside the areas, into which nobody has a reference.
-            let moved = unsafe { self.uffd.move_pages(to, from, count) };
-            at += moved.done.bytes().0 as usize;
-            match moved.error {
-                // Of a batch Linux moves a part where somebody has locked a page for a moment.
-                None | Some(Errno::AGAIN) => {}
-                Some(error) => return Err(error),
-            }
+        let pages = PageCount((self.source.bytes() / PAGE_BYTES) as u64);
+        let mut done = PageCount::ZERO;
+        while done < pages {
+            done += self.move_some(done, run.min(pages - done))?;
         }
         Ok(())
+    }
+
+    /// Moves the one behind so many.
+    pub fn move_one(&mut self, before: PageCount) -> Result<(), Errno> {
+        while self.move_some(before, PageCount(1))? == PageCount::ZERO {}
+        Ok(())
+    }
+
+    /// Of a batch Linux moves a part where somebody has locked a page for a moment.
+    fn move_some(&mut self, before: PageCount, count: PageCount) -> Result<PageCount, Errno> {
+        let at = before.bytes().0;
+        assert!(at + count.bytes().0 <= self.source.bytes() as u64, "{count:?} pages behind {before:?}");
+        // SAFETY: both lie inside the areas, into which nobody has a reference.
+        let moved =
+            unsafe { self.uffd.move_pages(self.target.base() as u64 + at, self.source.base() as u64 + at, count) };
+        match moved.error {
+            None | Some(Errno::AGAIN) => Ok(moved.done),
+            Some(error) => Err(error),
+        }
     }
 }
 
@@ -74,5 +85,8 @@ mod tests {
             moving.target.release(0, moving.target.bytes());
             assert_eq!(moving.move_all(PageCount(run)), Err(Errno::NOENT), "{run}");
         }
+        moving.refill();
+        // The second time there is one already.
+        assert_eq!([3, 3].map(|page| moving.move_one(PageCount(page))), [Ok(()), Err(Errno::EXIST)]);
     }
 }

@@ -2,38 +2,42 @@
 //!
 //! A probe, which is this command once more, runs under `pleat run` in less memory than it touches: at random, where each
 //! fault brings one page, and in order, where it brings a window of them. It times each touch from inside; what the codec and
-//! the reclaimer took comes from `--stats`. What a run of pages costs that moves is timed here. What cannot be told from that
-//! stays an estimate.
+//! the reclaimer took comes from `--stats`. What a run of pages costs that moves is timed here (`moves`). What cannot be told from
+//! that stays an estimate.
 
 use std::fs::{self, File, OpenOptions};
-use std::hint::{black_box, spin_loop};
+use std::hint::black_box;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::{self, available_parallelism};
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use backing::{Nowhere, SEGMENT_BYTES, SegmentLog};
 use clap::ValueEnum;
 use nix::fcntl::OFlag;
-use page::{PAGE_BYTES, PageCount, PageIndex};
+use page::{PAGE_BYTES, PageIndex};
 use policy::prefetch::WINDOW_MAX;
 use serde_json::Value;
+use sim::live::ENCODE_BATCH;
 use sim::timed::{CodecCost, Cost, Device, Machine};
-use sys::Errno;
-use sys::moving::Moving;
-use sys::thread::{Processors, pin_to, unpin};
 use trace::Random;
 
+use self::moves::RunCosts;
 use super::timed::Profile;
 use crate::userfaultfd::words;
+
+mod moves;
 
 /// What the probe touches, and within how much.
 const PROBE_PAGES: usize = 16_384;
 const PROBE_RAM: &str = "32M";
+/// How often it runs in each way.
+const PROBES: usize = 5;
+/// Pages that leave before it has touched the last of them for the first time.
+const LEFT_BEFORE: f64 = 8192.0;
 const RANDOM_TOUCHES: usize = 30_000;
 const ROUNDS: usize = 4;
 /// A touch that takes longer has faulted: one that has not takes a tenth of that.
@@ -103,21 +107,24 @@ pub(super) fn run(path: &Path) -> Result<()> {
 fn measure(directory: &Path) -> Result<Machine> {
     const OWN: &str = "pleat sim --calibrate";
     let processors = available_parallelism().map_or(1, |count| count.get() as u32);
-    let (mut random_ns, stats) = under_pleat("random", directory)?;
-    let (mut walk_ns, walk_stats) = under_pleat("walk", directory)?;
+    let (mut random_ns, stats) = usual_run("random", directory)?;
+    let (mut walk_ns, walk_stats) = usual_run("walk", directory)?;
     let number = |key: &str| number(&stats, key);
     let each = |ns: f64, pages: &str| Ok::<_, anyhow::Error>(ns / number(pages)?.max(1.0));
     let decode_ns = each(number("decode_ns")?, "pages_decoded")?;
     let encode_ns = each(number("encode_ns")?, "pages_encoded")?;
     let (scattered, walked) = (Moved::of(&stats)?, Moved::of(&walk_stats)?);
+    // Without a userfaultfd nothing would be managed, and `under_pleat` has said so.
+    let run = RunCosts::measure().map_err(|errno| anyhow!("moving pages: {}", words(errno)))?;
     if processors < 2 {
         // The reclaimer has had its part of that time; for each page that comes one goes.
         random_ns -= scattered.page_ns(0.0) + encode_ns;
         walk_ns -= (walked.page_ns(0.0) + encode_ns) * WINDOW_MAX.0 as f64;
+    } else {
+        random_ns -= scattered.interrupts_each() * run.interrupted;
+        walk_ns -= walked.interrupts_each() * run.interrupted;
     }
-    // What a run costs shows where pages go alone. Without a userfaultfd nothing would be managed, and `under_pleat` has said so.
-    let (run_ns, beside_ns) = run_ns().map_err(|errno| anyhow!("moving pages: {}", words(errno)))?;
-    let move_ns = walked.page_ns(beside_ns);
+    let move_ns = walked.page_ns(run.call + run.interrupt);
     // One fault and one page, and one fault and a window of pages: what a page takes, and what is left for the fault.
     let page_ns = (walk_ns - random_ns) / (WINDOW_MAX.0 - 1) as f64;
     let fault_ns = random_ns - page_ns;
@@ -133,8 +140,9 @@ fn measure(directory: &Path) -> Result<Machine> {
         kernel_fault: Cost::estimate(first_touch_ns.round(), "that of a first touch"),
         fill: or_base(page_ns - decode_ns, &base.fill),
         move_out: or_base(move_ns, &base.move_out),
-        move_run: or_base(run_ns, &base.move_run),
-        interrupt: or_base(beside_ns - run_ns, &base.interrupt),
+        move_run: or_base(run.call, &base.move_run),
+        interrupt: or_base(run.interrupt, &base.interrupt),
+        interrupted: or_base(run.interrupted, &base.interrupted),
         encode: Cost::measured(encode_ns.round(), OWN),
         decode: Cost::measured(decode_ns.round(), OWN),
         seal_mib: Cost::measured(seal_mib_ns().round(), OWN),
@@ -148,84 +156,40 @@ fn number(stats: &Value, key: &str) -> Result<f64> {
     stats[key].as_f64().with_context(|| format!("--stats has no {key}"))
 }
 
-/// What the reclaimer has moved out, and for how long it worked besides encoding.
+/// What the reclaimer has moved out and encoded, for how long it worked besides encoding, and for how many faults.
 #[derive(Clone, Copy, Debug)]
 struct Moved {
     runs: f64,
     pages: f64,
+    encoded: f64,
     ns: f64,
+    faults: f64,
 }
 
 impl Moved {
     fn of(stats: &Value) -> Result<Self> {
+        let faults = |kind: &str| number(&stats["faults"][kind], "count");
         let number = |key| number(stats, key);
         Ok(Self {
             runs: number("runs_reclaimed")?,
             pages: number("pages_reclaimed")? - number("pages_stocked")?,
+            encoded: number("pages_encoded")?,
             ns: number("reclaim_ns")? - number("encode_ns")?,
+            faults: faults("staged")? + faults("compressed")?,
         })
+    }
+
+    /// How often each fault of a program is interrupted that does nothing else, once its memory is full: a batch that is encoded is moved
+    /// aside before, and given back then.
+    fn interrupts_each(self) -> f64 {
+        let all = self.runs + 2.0 * self.encoded / ENCODE_BATCH as f64;
+        all * (1.0 - LEFT_BEFORE / self.encoded).max(0.0) / self.faults.max(1.0)
     }
 
     /// What a page has taken besides its run, which takes `run_ns`.
     fn page_ns(self, run_ns: f64) -> f64 {
         (self.ns - self.runs * run_ns) / self.pages.max(1.0)
     }
-}
-
-/// Pages that are moved to time it, how often, and the longer of the two lengths of runs.
-const MOVED: PageCount = PageCount(2048);
-const MOVED_TIMES: usize = 15;
-const LONG_RUN: PageCount = PageCount(32);
-
-/// What a run that moves costs besides its pages, alone and while another thread keeps another processor busy, as the program does:
-/// moves of single pages and of long runs differ by that.
-fn run_ns() -> Result<(f64, f64), Errno> {
-    let mut moving = Moving::new(MOVED)?;
-    let allowed = Processors::allowed();
-    let numbers: Vec<_> = allowed.iter().flat_map(Processors::numbers).take(2).collect();
-    let alone_ns = usual_run_ns(&mut moving)?;
-    let (&[own, other], Some(allowed)) = (&numbers[..], &allowed) else { return Ok((alone_ns, alone_ns)) };
-    let (runs, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-    let beside_ns = thread::scope(|scope| {
-        pin_to(own);
-        scope.spawn(|| {
-            pin_to(other);
-            runs.store(true, Relaxed);
-            while !is_over.load(Relaxed) {
-                // Work, not a pause: hypervisors take note of those.
-                black_box(MOVED);
-            }
-        });
-        while !runs.load(Relaxed) {
-            spin_loop();
-        }
-        let _end = Ends(&is_over);
-        let beside_ns = usual_run_ns(&mut moving);
-        unpin(allowed);
-        beside_ns
-    });
-    Ok((alone_ns, beside_ns?))
-}
-
-/// Lets the other thread end, whatever becomes of this one: a scope waits for it.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-fn usual_run_ns(moving: &mut Moving) -> Result<f64, Errno> {
-    let mut page_ns = |run: PageCount| {
-        moving.refill();
-        let begun = Instant::now();
-        moving.move_all(run).map(|()| begun.elapsed().as_nanos() as f64 / MOVED.0 as f64)
-    };
-    let mut difference = || Ok(page_ns(PageCount(1))? - page_ns(LONG_RUN)?);
-    let mut differences = (0..MOVED_TIMES).map(|_| difference()).collect::<Result<Vec<_>, Errno>>()?;
-    differences.sort_unstable_by(f64::total_cmp);
-    Ok(differences[MOVED_TIMES / 2] * LONG_RUN.0 as f64 / (LONG_RUN.0 - 1) as f64)
 }
 
 fn carried(base: &Cost) -> Cost {
@@ -236,6 +200,13 @@ fn carried(base: &Cost) -> Cost {
 fn carried_codec(base: &CodecCost) -> CodecCost {
     let carried = |cost: &Cost| Cost::estimate(cost.ns, "the reference machine's");
     CodecCost { codec: base.codec.clone(), encode: carried(&base.encode), decode: carried(&base.decode) }
+}
+
+/// The middle one of some runs of the probe, by its mean fault.
+fn usual_run(pattern: &str, directory: &Path) -> Result<(f64, Value)> {
+    let mut runs = (0..PROBES).map(|_| under_pleat(pattern, directory)).collect::<Result<Vec<_>>>()?;
+    runs.sort_by(|one, other| one.0.total_cmp(&other.0));
+    Ok(runs.swap_remove(PROBES / 2))
 }
 
 /// The probe's mean fault, and the statistics of its run.
@@ -312,7 +283,7 @@ fn measure_device(directory: &Path) -> Result<Device> {
         }
         Ok(usual_mean(&mut taken) as f64)
     };
-    let (page_ns, large_ns) = (read(PAGE_BYTES, 300)?, read(LARGE_BYTES, 40)?);
+    let (large_ns, page_ns) = (read(LARGE_BYTES, 40)?, read(PAGE_BYTES, 3000)?);
     let transfer_ns = (large_ns - page_ns).max(1.0) * LARGE_BYTES as f64 / (LARGE_BYTES - PAGE_BYTES) as f64;
     let access_ns = (page_ns - transfer_ns * PAGE_BYTES as f64 / LARGE_BYTES as f64).max(1.0);
     Ok(Device {

@@ -9,7 +9,7 @@ use cache::system::{System, WriteBack};
 use cache::{AreaCounters, AreaKeeper, Beside, Cache, Lookup, Memory, Outcome, Place, Published};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
 use policy::area::divider::{self, Divider, Held, LOOK_NS};
-use policy::area::marginal::Costs;
+use policy::area::measured::{Measured, Sums};
 use policy::drop_behind;
 use policy::prefetch::Room;
 use policy::replacement::Arrival;
@@ -52,6 +52,9 @@ pub(super) struct Cached {
     pub(super) live: Live<AnyStore>,
     area: Option<Area>,
     divider: Option<Box<Divider>>,
+    /// What faults and encoding have taken so far, and what the divider is told of it.
+    taken: Sums,
+    measured: Measured,
     /// Whether it has begun.
     is_managed: bool,
     /// Pages that have come along with a first touch, and are there when they are touched.
@@ -102,6 +105,8 @@ impl Cached {
             live: Live::new(Cache::new(store, Some(log)), PageCount(share.0 / PAGE_BYTES as u64)),
             area,
             divider: parts.divider(share, pool),
+            taken: Sums::default(),
+            measured: Measured::default(),
             is_managed: false,
             zeroed: PageIndex(0)..PageIndex(0),
             divided_at_ns: 0.0,
@@ -219,7 +224,7 @@ impl Cached {
             Beside::Joined => &mut run.faults.backed,
             _ => &mut run.faults.compressed,
         } += u64::from(by_fault);
-        // In the papers' kernels plain swap reads neighbours together as well, which is not simulated: here neither does.
+        // Whether the papers' systems read what lies beside it they do not tell.
         let reads_ahead = self.seat == Seat::Process;
         let others = self.find_others(page, window, job.as_mut().filter(|_| reads_ahead));
         if let Some(mut job) = job {
@@ -267,7 +272,7 @@ impl Cached {
         }
     }
 
-    /// A look at the division, if it is time, with the costs that faults have here.
+    /// A look at the division, if it is time, with the costs that faults have had.
     fn divide(&mut self, run: &Run<'_>) {
         let memory = self.memory_for_pages().saturating_sub(self.live.ring.held().bytes());
         let Some(divider) = &mut self.divider else { return };
@@ -275,13 +280,10 @@ impl Cached {
             return;
         }
         self.divided_at_ns = run.now_ns + LOOK_NS as f64;
-        let machine = run.setup.machine;
-        let compressed_ns = (machine.fault.ns + run.decode.ns + machine.fill.ns + run.encode.ns) as u64;
-        let read_ns = run.queue.reads_in_ns(PAGE_BYTES as u64) as u64;
-        let below_ns = compressed_ns + read_ns;
+        let costs = self.measured.costs(&self.taken);
         let (census, pool) = (self.live.cache.census(), self.live.cache.store_figures().pool);
         let held = Held { memory, pool, pages: census.compressed + census.incompressible, filled: census.same_filled };
-        divider.look(self.share, held, Costs { compressed_ns, below_ns });
+        divider.look(self.share, held, costs);
     }
 
     /// Where the pages behind it are that come along, as the pager's server finds them.
@@ -342,10 +344,10 @@ impl Cached {
             }
             let moved = if self.ring_wants_pages(run) { self.live.move_out() } else { None };
             self.note_leave(moved);
-            work_ns += moved.map_or(0.0, |moved| {
-                let busy = self.moves.busy(run);
-                self.moves.note(machine, moved.count, busy)
-            });
+            if let Some(moved) = moved {
+                let busy = self.interrupt(run, u64::from(moved.count > PageCount::ZERO));
+                work_ns += self.moves.note(machine, moved.count, busy);
+            }
             let encoded = if moved.is_none() { self.encode(run, &mut work_ns) } else { 0 };
             let written = self.write_back(run, free);
             work_ns += self.write(run);
@@ -388,12 +390,20 @@ impl Cached {
         self.area.as_ref().is_some_and(|area| area.keeper.stalls())
     }
 
+    /// Interrupts the program, if it is at work: for which part of the time it is.
+    fn interrupt(&mut self, run: &mut Run<'_>, times: u64) -> f64 {
+        let busy = self.moves.busy(run);
+        run.now_ns += run.setup.machine.interrupts_take_ns(times, busy);
+        busy
+    }
+
     /// Encodes a batch; returns its frames.
     fn encode(&mut self, run: &mut Run<'_>, work_ns: &mut f64) -> usize {
         let window = self.live.ring.take(ENCODE_BATCH);
         for frame in window.frames() {
             let Some(page) = self.live.ring.page(frame) else { continue };
             *work_ns += run.encode.ns;
+            self.taken.encoded.add(run.encode.ns as u64);
             let length = run.lengths.of(page);
             let mut is_written = false;
             while self.publish(page, frame, length) == Published::NoRoom {
@@ -403,6 +413,8 @@ impl Cached {
                 is_written = !self.wait_for_write(run);
             }
         }
+        // It has been moved aside before, and is given back now.
+        self.interrupt(run, if window.count > 0 { 2 } else { 0 });
         self.live.ring.freed(window);
         window.count
     }
@@ -493,8 +505,12 @@ impl Cached {
 impl Keeper for Cached {
     fn touch(&mut self, run: &mut Run<'_>, page: PageIndex, _: bool) {
         let machine = run.setup.machine;
-        match self.live.cache.place(page) {
-            Place::Resident => return,
+        let place = self.live.cache.place(page);
+        if place == Place::Resident {
+            return;
+        }
+        let (begun_ns, before) = (run.now_ns + machine.fault.ns, run.faults);
+        match place {
             Place::Untouched => self.touch_first(run, page),
             Place::Leaving(frame) => {
                 run.faults.soft += 1;
@@ -507,6 +523,12 @@ impl Keeper for Cached {
         self.stock(run);
         if self.free() < self.marks.low.0 as i64 || self.stalls() {
             self.reclaim(run);
+        }
+        let served_ns = (run.now_ns - begun_ns) as u64;
+        if run.faults.compressed > before.compressed {
+            self.taken.compressed.add(served_ns);
+        } else if run.faults.backed > before.backed {
+            self.taken.below.add(served_ns);
         }
     }
 

@@ -76,6 +76,9 @@ pub struct Machine {
     /// What a run takes while the program runs on another processor: that is interrupted to forget where the pages were.
     #[serde(default = "no_runs")]
     pub interrupt: Cost,
+    /// What the program then loses of its own time.
+    #[serde(default = "no_runs")]
+    pub interrupted: Cost,
     /// Encoding a page, by a codec that has no costs of its own.
     pub encode: Cost,
     /// Decoding it.
@@ -153,6 +156,11 @@ impl Machine {
         if pages == PageCount::ZERO { 0.0 } else { self.move_run.ns + interrupt_ns + pages.0 as f64 * self.move_out.ns }
     }
 
+    /// What interrupts take of the program's own time, if it is at work for a part of it, `busy`.
+    pub(crate) fn interrupts_take_ns(&self, count: u64, busy: f64) -> f64 {
+        if self.processors < 2 { 0.0 } else { busy * count as f64 * self.interrupted.ns }
+    }
+
     /// What one step of a trace's clock takes.
     pub(crate) const fn unit_ns(&self, unit: TimeUnit) -> f64 {
         match unit {
@@ -163,7 +171,7 @@ impl Machine {
     }
 
     /// The costs by name, but for those of [`Machine::codecs`].
-    pub fn costs(&self) -> [(&'static str, &Cost); 12] {
+    pub fn costs(&self) -> [(&'static str, &Cost); 13] {
         [
             ("first_touch", &self.first_touch),
             ("fault", &self.fault),
@@ -172,6 +180,7 @@ impl Machine {
             ("move_out", &self.move_out),
             ("move_run", &self.move_run),
             ("interrupt", &self.interrupt),
+            ("interrupted", &self.interrupted),
             ("encode", &self.encode),
             ("decode", &self.decode),
             ("seal_mib", &self.seal_mib),
@@ -200,6 +209,7 @@ const REFERENCE_MACHINE: Machine = {
             "docs/userfaultfd.md: 1.4 µs for one page from the program's processor, less the page",
         ),
         interrupt: Cost::measured(3_100.0, "docs/userfaultfd.md: 4 to 5 µs for one page from another processor"),
+        interrupted: Cost::estimate(2_000.0, "two thirds of the interrupt, as on a virtual Xeon"),
         encode: Cost::measured(1_605.0, CODECS),
         decode: Cost::measured(258.0, CODECS),
         seal_mib: Cost::measured(900_000.0, SEAL),
@@ -236,6 +246,7 @@ const CASTRO: Machine = {
         move_out: Cost::estimate(750.0, CLOCK),
         move_run: NO_RUNS,
         interrupt: NO_RUNS,
+        interrupted: NO_RUNS,
         encode: Cost::measured(50_000.0, TABLE),
         decode: Cost::measured(30_000.0, TABLE),
         seal_mib: UNSEALED,
@@ -260,6 +271,7 @@ const TUDUCE_GROSS_P4: Machine = {
         move_out: Cost::estimate(250.0, CLOCK),
         move_run: NO_RUNS,
         interrupt: NO_RUNS,
+        interrupted: NO_RUNS,
         encode: Cost::estimate(19_000.0, CASTRO),
         decode: Cost::estimate(11_500.0, CASTRO),
         seal_mib: UNSEALED,
@@ -284,6 +296,7 @@ const TUDUCE_GROSS_G5: Machine = {
         move_out: Cost::estimate(375.0, CLOCK),
         move_run: NO_RUNS,
         interrupt: NO_RUNS,
+        interrupted: NO_RUNS,
         encode: Cost::estimate(28_000.0, CASTRO),
         decode: Cost::estimate(17_000.0, CASTRO),
         seal_mib: UNSEALED,
@@ -307,6 +320,7 @@ const MXT: Machine = {
         move_out: Cost::estimate(1_650.0, CASTRO),
         move_run: NO_RUNS,
         interrupt: NO_RUNS,
+        interrupted: NO_RUNS,
         encode: Cost::estimate(110_000.0, "castro's, table 2, by clock rate"),
         decode: Cost::estimate(66_000.0, "castro's, table 2, by clock rate"),
         seal_mib: UNSEALED,

@@ -94,11 +94,6 @@ impl<'a> Queue<'a> {
         self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.write_ns;
     }
 
-    /// How long a read takes that need not wait.
-    pub(super) fn reads_in_ns(&self, bytes: u64) -> f64 {
-        self.device.takes_ns(bytes)
-    }
-
     /// When nothing is left to do.
     pub(crate) const fn idle_ns(&self) -> f64 {
         self.busy_until_ns

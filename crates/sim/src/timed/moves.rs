@@ -11,7 +11,7 @@ use super::{Machine, Run};
 pub(super) const STOCK_BURST: PageCount = PageCount(8);
 pub(super) const STOCK_TRIES_MAX: usize = 4;
 /// Runs shorter than this, on average, are scattered.
-const SCATTERED: f64 = 8.0;
+const SCATTERED: f64 = 24.0;
 /// How many of the latest runs that average is of.
 const RUNS_REMEMBERED: f64 = 16.0;
 

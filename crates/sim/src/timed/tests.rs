@@ -72,15 +72,27 @@ fn first_touches_above_the_threshold_come_to_the_agent() {
     assert!(in_order.abs() < at_random / 3.0, "{in_order} and {at_random}");
 }
 
+/// Each page twice in a row, five times round: with fewer frames than pages the clock has none that it will need. Of 1000 a 64th are for what is read
+/// together.
 #[test]
-fn thrashing_without_compression_waits_for_each_page() {
-    // Each page twice in a row, five times round: with fewer frames than pages the clock has none that it will need.
+fn thrashing_without_compression_waits_for_each_cluster() {
     let trace = plan("thrasher", 2000, 20_000);
     let outcome = simulate(System::Off, &trace, 1000, "disk-7200", 0.4);
-    assert_eq!((outcome.faults.first_touch, outcome.faults.backed), (2000, 8000));
+    let Outcome { faults, run_seconds, .. } = outcome;
+    assert_eq!((faults.first_touch, faults.backed, faults.soft, outcome.prefetched), (2000, 1000, 7000, 7000));
     let seek = 0.0127;
-    assert!(outcome.run_seconds > 8000.0 * seek && outcome.run_seconds < 8000.0 * seek * 1.2, "{outcome:?}");
-    assert_eq!(outcome.pages_swapped_out, 10_000 - 1000);
+    assert!(run_seconds > 1000.0 * seek && run_seconds < 1000.0 * seek * 1.4, "{run_seconds}");
+    assert_eq!(outcome.pages_swapped_out, 10_000 - (1000 - 15));
+}
+
+/// What is read together at random is junk that the next reads push out.
+#[test]
+fn clusters_gain_nothing_at_random() {
+    let outcome = simulate(System::Off, &plan("uniform", 4000, 40_000), 2000, "nvme", 0.4);
+    let (faults, read) = (outcome.faults, outcome.faults.backed + outcome.prefetched);
+    assert!(faults.backed > 10_000 && faults.soft * 20 < faults.backed, "{faults:?}");
+    assert!(faults.soft <= outcome.prefetched && read <= faults.backed * 8, "{faults:?}, {read} read");
+    assert_eq!(outcome.read_bytes, read * page::PAGE_BYTES as u64);
 }
 
 #[test]
@@ -204,7 +216,7 @@ fn pages_are_kept_and_memory_is_kept_to() {
 /// A machine on which it is all the same who moves pages, so that what leaves does not depend on who has time.
 fn indifferent() -> Machine {
     let mut machine = Machine::ALL[0].clone();
-    machine.interrupt.ns = 0.0;
+    (machine.interrupt.ns, machine.interrupted.ns) = (0.0, 0.0);
     machine
 }
 
@@ -227,6 +239,24 @@ fn moves_at_faults_interrupt_nobody() {
     assert!(dear.faults.compressed as f64 * INTERRUPT_NS > 2e9 * seconds, "{} faults", dear.faults.compressed);
     // One processor has nobody to interrupt.
     assert!((with(1, 0.0).run_seconds - with(1, INTERRUPT_NS).run_seconds).abs() < 1e-9);
+}
+
+/// Runs that the reclaimer moves, and what it encodes, cost the program some of its own time; where nobody else works, or nothing leaves, none.
+#[test]
+fn interrupts_take_the_programs_time() {
+    const NS: f64 = 50_000.0;
+    let trace = plan("sequential", 16_000, 100_000);
+    let seconds = |processors, pages: usize, interrupted_ns| {
+        let mut machine = Machine { processors, ..indifferent() };
+        machine.interrupted.ns = interrupted_ns;
+        let (ram, device) = (ByteCount((pages * page::PAGE_BYTES) as u64), &Device::ALL[0]);
+        let setup = Setup { system: pleat(), ram, machine: &machine, device, ratio: 0.25, pool: ByteCount::ZERO };
+        play(setup, &mut *trace::open(&trace[..]).unwrap()).unwrap().run_seconds
+    };
+    let lost = |processors, pages| seconds(processors, pages, NS) - seconds(processors, pages, 0.0);
+    // A batch of 64 costs two interrupts, and the moves before it one for each run of 32 or fewer.
+    assert!(lost(2, 9000) > 1000.0 * NS / 1e9, "{}", lost(2, 9000));
+    assert!(lost(1, 9000).abs() < 1e-9 && lost(2, 60_000).abs() < 1e-9);
 }
 
 /// A codec that has costs of its own is charged for them, and no other.
@@ -343,7 +373,7 @@ fn profiles_have_names_of_their_own_and_say_where_they_come_from() {
         Machine::ALL.into_iter().flat_map(|machine| machine.costs().map(|(name, cost)| (name, cost.clone())));
     let devices = Device::ALL.into_iter().flat_map(|device| device.costs().map(|(name, cost)| (name, cost.clone())));
     // The papers' kernels encrypt nothing, and need no call to move a page.
-    let may_be_free = |name| ["seal_mib", "move_run", "interrupt"].contains(&name);
+    let may_be_free = |name| ["seal_mib", "move_run", "interrupt", "interrupted"].contains(&name);
     let is_told = |(name, cost): (_, Cost)| (cost.ns > 0.0 || may_be_free(name)) && !cost.source.is_empty();
     assert!(machines.chain(devices).all(is_told));
     let names: std::collections::HashSet<_> =
