@@ -1,9 +1,9 @@
 //! `cargo x validity`: what `pleat sim` foretells, beside what `pleat run` does.
 //!
 //! Each program is recorded once, by `pleat record`. At each budget it then runs live, some times, and its trace is played
-//! with the costs of this machine, measured before those runs and behind them. How small pages get the trace has samples of; how long they take to encode and decode,
-//! which depends on them as well, is what they took live. Of the program's own time the simulator is taken none: what it
-//! adds goes on top of a plain run.
+//! with the costs of this machine, measured before those runs and behind them. How small pages get the trace has samples
+//! of; how long they take to encode and decode, which depends on them as well, is what they took live. Of the program's own
+//! time the simulator is taken none: what it adds goes on top of a plain run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

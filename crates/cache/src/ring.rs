@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Five of six frames that lie across the end of the ring are vacant, then one waits and two more have come.
+    /// A full ring, of which five frames are vacant: two at its end and three at its start, across which it lies.
     #[test]
     fn gaps_close_in_order() {
         let mut ring = ring_of(8);

@@ -33,11 +33,11 @@ mod moves;
 
 /// What the probe touches, and within how much.
 const PROBE_PAGES: usize = 16_384;
-const PROBE_RAM: &str = "32M";
+const PROBE_RAM: usize = 32 << 20;
 /// How often it runs in each way.
 const PROBES: usize = 5;
 /// Pages that leave before it has touched the last of them for the first time.
-const LEFT_BEFORE: f64 = 8192.0;
+const LEFT_BEFORE: f64 = (PROBE_PAGES - PROBE_RAM / PAGE_BYTES) as f64;
 const RANDOM_TOUCHES: usize = 30_000;
 const ROUNDS: usize = 4;
 /// A touch that takes longer has faulted: one that has not takes a tenth of that.
@@ -213,7 +213,7 @@ fn usual_run(pattern: &str, directory: &Path) -> Result<(f64, Value)> {
 fn under_pleat(pattern: &str, directory: &Path) -> Result<(f64, Value)> {
     let own = std::env::current_exe()?;
     let stats = directory.join("stats");
-    let run = ["run", "--ram", PROBE_RAM, "--swap", "none", "--stats"];
+    let run = ["run", "--ram", &PROBE_RAM.to_string(), "--swap", "none", "--stats"];
     let output =
         Command::new(&own).args(run).arg(&stats).arg("--").arg(&own).args(["sim", "--probe", pattern]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
