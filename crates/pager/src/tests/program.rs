@@ -1,6 +1,6 @@
 //! The program: threads that touch pages and change the layout, and the plain copy of what the memory must hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use page::{PageCount, PageIndex};
 use sys::fake::{Access, FakeKernel, Flag, Progress};
@@ -76,6 +76,9 @@ pub(super) struct Program {
     left: PageIndex,
     /// What mmap and mremap have made, by thread, until they return: nobody else knows of it.
     made: BTreeMap<usize, [PageRange; 2]>,
+    /// What mappings have grown by, of which nobody has told: where such pages have just moved away from, nothing may move to before that
+    /// has returned (docs/userfaultfd.md, Limits).
+    grown: BTreeSet<PageIndex>,
     /// Where there is something new that the pager has not been told of.
     pub(super) untold: Vec<PageRange>,
     pub(super) accesses: u64,
@@ -95,6 +98,7 @@ impl Program {
             stamp: 0,
             left: PageIndex(FIRST),
             made: BTreeMap::new(),
+            grown: BTreeSet::new(),
             untold: Vec::new(),
             accesses: 0,
             seed,
@@ -379,6 +383,7 @@ impl Program {
 
     pub(super) fn remap(&mut self, kernel: &FakeKernel, thread: usize, range: PageRange, to: PageIndex, keep: bool) {
         let moved: Vec<Allowed> = range.start.until(range.end).map(|page| self.shadow[&page]).collect();
+        let has_grown = self.grown.range(range.start..range.end).next().is_some();
         self.forget(PageRange::new(to, range.count()));
         self.forget(range);
         for (step, allowed) in moved.into_iter().enumerate() {
@@ -388,7 +393,7 @@ impl Program {
             self.fresh(range);
         }
         let target = PageRange::new(to, range.count());
-        self.made.insert(thread, [if keep { range } else { target }, target]);
+        self.made.insert(thread, [if keep || has_grown { range } else { target }, target]);
         let progress = kernel.remap(thread as u32, range, to, keep);
         self.wait_for(thread, progress);
     }
@@ -409,6 +414,7 @@ impl Program {
         let range = PageRange { start: end, end: wanted.end.min(next) };
         if range.start < range.end && self.is_free(range) {
             kernel.grow(end, range.count());
+            self.grown.extend(range.start.until(range.end));
             self.fresh(range);
         }
     }
@@ -437,6 +443,7 @@ impl Program {
     fn forget(&mut self, range: PageRange) {
         self.left = range.start;
         self.shadow.retain(|page, _| !range.contains(*page));
+        self.grown.retain(|page| !range.contains(*page));
     }
 
     /// Maps a new range, over whatever is there.
