@@ -51,6 +51,13 @@ impl Window {
     pub fn frames(self) -> impl Iterator<Item = FrameIndex> {
         (self.first.0..self.first.0 + self.count as u32).map(FrameIndex)
     }
+
+    /// The same frames, at most `count_max` at a time.
+    pub fn pieces(self, count_max: usize) -> impl Iterator<Item = Self> {
+        (0..self.count)
+            .step_by(count_max)
+            .map(move |at| Self { first: FrameIndex(self.first.0 + at as u32), count: count_max.min(self.count - at) })
+    }
 }
 
 /// The ring. The three positions count frames since the beginning; `base <= head <= tail <= base + frames`.
@@ -255,6 +262,15 @@ mod tests {
             assert!(ring.is_quiet());
             assert_eq!((ring.held(), ring.waiting()), (PageCount::ZERO, 0));
         }
+    }
+
+    #[test]
+    fn a_window_goes_in_pieces() {
+        let window = Window { first: FrameIndex(7), count: 10 };
+        let pieces: Vec<_> = window.pieces(4).map(|piece| (piece.first.0, piece.count)).collect();
+        assert_eq!(pieces, [(7, 4), (11, 4), (15, 2)]);
+        assert!(window.frames().eq(window.pieces(4).flat_map(Window::frames)));
+        assert_eq!(Window { count: 0, ..window }.pieces(4).count(), 0);
     }
 
     /// A full ring, of which five frames are vacant: two at its end and three at its start, across which it lies.

@@ -28,7 +28,7 @@ fn cpython_with_a_large_dictionary() {
 fn cpython_with_a_dictionary_that_does_not_fold_enough() {
     let turn = turn("cpython-spills");
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
-    compare(&turn, &words([python(), job, "200000", "4000"]), &[21]);
+    compare(&turn, &words([python(), job, "200000", "4000"]), &[19]);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(crate) const ENCODE_BATCH: usize = 64;
 /// With areas only: the codecs of the papers are slow.
 const ENCODE_NS_MAX: u64 = 800_000;
 const ENCODE_BATCH_MIN: usize = 2;
+/// Of these, pages encoded before they are published: their encodings are in a buffer meanwhile, which counts.
+const ENCODED_MAX: usize = 16;
 /// Encodings published under one hold of the lock.
 const PUBLISH_BATCH: usize = 8;
 /// Pages that the hand passes under one hold of the lock.
@@ -98,7 +100,7 @@ pub(crate) struct Worker {
     scratch: Scratch,
     /// One behind the other, so that the room that most leave is never touched; and room for one page more.
     encodings: Box<[u8]>,
-    encoded: [Encoded; ENCODE_BATCH],
+    encoded: [Encoded; ENCODED_MAX],
 }
 
 impl Worker {
@@ -113,8 +115,8 @@ impl Worker {
     }
 
     fn with_batch(batch: usize) -> Self {
-        let encodings = vec![0; (batch + 1) * PAGE_BYTES].into_boxed_slice();
-        let (scratch, encoded) = (Scratch::new(), [Encoded::Nothing; ENCODE_BATCH]);
+        let encodings = vec![0; (ENCODED_MAX + 1) * PAGE_BYTES].into_boxed_slice();
+        let (scratch, encoded) = (Scratch::new(), [Encoded::Nothing; ENCODED_MAX]);
         Self { batch, batch_max: batch, waits_left: 0, scratch, encodings, encoded }
     }
 
@@ -161,20 +163,38 @@ impl Worker {
 
     /// The same with something to do while a page waits for room.
     pub(crate) fn encode_and<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, unblock: &mut dyn FnMut()) -> Batch {
-        let mut pages = [None; ENCODE_BATCH];
         let window = {
             let mut state = pager.lock();
             if state.frozen {
                 return Batch::default();
             }
-            let window = state.ring.take(self.batch);
-            for (page, frame) in pages.iter_mut().zip(window.frames()) {
-                *page = state.ring.page(frame);
-            }
-            window
+            state.ring.take(self.batch)
         };
         if window.count == 0 {
             return Batch::default();
+        }
+        self.waits_left = DEVICE_WAITS_MAX;
+        let (mut ns, mut gained) = (0, 0);
+        for piece in window.pieces(ENCODED_MAX) {
+            ns += self.encode_frames(pager, piece);
+            gained += self.publish(pager, piece, unblock);
+        }
+        if pager.has_area {
+            self.batch = next_batch(self.batch, ns, self.batch_max);
+        }
+        pager.kernel.release(window.first, PageCount(window.count as u64));
+        pager.lock().ring.freed(window);
+        Batch { frames: window.count, gained }
+    }
+
+    /// Encodes what waits in these frames; returns what that took, ns.
+    fn encode_frames<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, window: Window) -> u64 {
+        let mut pages = [None; ENCODED_MAX];
+        {
+            let state = pager.lock();
+            for (page, frame) in pages.iter_mut().zip(window.frames()) {
+                *page = state.ring.page(frame);
+            }
         }
         let begun = pager.kernel.now_ns();
         let (mut encoded, mut used) = (0, 0);
@@ -195,13 +215,7 @@ impl Worker {
         let ns = pager.kernel.now_ns() - begun;
         pager.entry.add(Counter::Encoded, encoded);
         pager.entry.add(Counter::EncodeNs, ns);
-        if pager.has_area {
-            self.batch = next_batch(self.batch, ns, self.batch_max);
-        }
-        let gained = self.publish(pager, window, unblock);
-        pager.kernel.release(window.first, PageCount(window.count as u64));
-        pager.lock().ring.freed(window);
-        Batch { frames: window.count, gained }
+        ns
     }
 
     /// Encodes a page to a place in the buffer behind which there is room for one.
@@ -232,7 +246,6 @@ impl Worker {
         unblock: &mut dyn FnMut(),
     ) -> usize {
         let mut gained = 0;
-        self.waits_left = DEVICE_WAITS_MAX;
         let mut state = pager.lock();
         for (slot, frame) in window.frames().enumerate() {
             if slot % PUBLISH_BATCH == PUBLISH_BATCH - 1 {

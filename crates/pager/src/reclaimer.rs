@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use backing::LogFull;
 use page::{ByteCount, PageCount};
-use policy::sizing::{self, Surge, Watermarks};
+use policy::sizing::{self, Stride, Surge, Watermarks};
 use store::Store;
 use sys::kernel::Kernel;
 
@@ -282,21 +282,29 @@ impl Reclaimer {
         // Before the first scan all of it is unmanaged.
         let grown = if self.scanned_once { accounts.unmanaged - self.last_unmanaged } else { 0 };
         self.last_unmanaged = accounts.unmanaged;
-        accounts.marks = self.marks(pager, share, grown, now);
-        accounts.unmanaged
+        let unmanaged = accounts.unmanaged;
+        state.accounts.marks = self.marks(pager, share, state.stride, grown, now);
+        unmanaged
     }
 
     /// How much room is to be kept free: little where the program tells of its growth before it happens. What comes unasked even
     /// then: what it `grown` without telling, a share that shrinks because other processes grow, and copies of pages that a fork
     /// has left to two.
-    fn marks<K, S>(&mut self, pager: &Pager<K, S>, share: ByteCount, grown: i64, now: u64) -> Watermarks {
+    fn marks<K, S>(
+        &mut self,
+        pager: &Pager<K, S>,
+        share: ByteCount,
+        stride: Stride,
+        grown: i64,
+        now: u64,
+    ) -> Watermarks {
         // Shares swing a little all the time: there is room for one such step, not for several.
         let lost = self.last_share.saturating_sub(share).0 / LOST_DIVISOR;
         self.last_share = share;
         let surge = self.surge.note(grown.max(0).saturating_add_unsigned(lost), now);
         match self.sharing.shared() {
             Some(shared) if pager.is_told_of_growth => {
-                Watermarks::narrow(share, pager.budget, surge + ByteCount(shared.0 / SHARED_DIVISOR))
+                Watermarks::narrow(share, pager.budget, surge + ByteCount(shared.0 / SHARED_DIVISOR), stride)
             }
             _ => Watermarks::wide(share),
         }

@@ -368,6 +368,7 @@ impl Server {
                 }
             }
             state.copied = None;
+            state.stride.note(filled.done, asked.by_fault);
             if kind != FaultKind::ZeroFill && !state.frozen {
                 state.behind.brought(Run { start: page, count: filled.done }, asked.window);
             }

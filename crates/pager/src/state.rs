@@ -11,6 +11,7 @@ use policy::area::divider::Divider;
 use policy::drop_behind::DropBehind;
 use policy::prefetch::Room;
 use policy::replacement::Arrival;
+use policy::sizing::Stride;
 use store::Store;
 use sys::Area;
 use sys::kernel::{ForkedMemory, MESSAGES_MAX, Message, PageRange};
@@ -48,6 +49,8 @@ pub(crate) struct State<S> {
     pub(crate) hand: Hand,
     pub(crate) behind: Box<DropBehind>,
     pub(crate) moves: Moves,
+    /// How many pages a fault brings.
+    pub(crate) stride: Stride,
     pub(crate) accounts: Accounts,
     /// While the program forks nothing above may change; see [`Journal`].
     pub(crate) frozen: bool,
@@ -106,6 +109,7 @@ impl<S: Store> State<S> {
             regions: Regions::default(),
             hand: Hand::default(),
             moves: Moves::default(),
+            stride: Stride::default(),
             frozen: false,
             journal: Journal::new(journal),
             forked: VecDeque::with_capacity(FORKS_MAX),

@@ -1,6 +1,6 @@
 //! Sizing: when a process reclaims, and how much of what it may hold the pool may take. What it may hold: `shares`.
 
-use page::ByteCount;
+use page::{ByteCount, PageCount};
 
 /// The part of the memory for pages that the pool leaves to resident ones, as a divisor: a fifth. With less, a program that
 /// touches anything at all faults on everything.
@@ -42,10 +42,10 @@ impl Watermarks {
     }
 
     /// Marks for a share of a program that tells of its growth, and took at most `surge` bytes unasked of late: what it may touch
-    /// before it is told to wait, and that several times over. The room of a budget is kept free once, each share has its part of
-    /// it. Never wider than [`Watermarks::wide`].
-    pub fn narrow(share: ByteCount, budget: ByteCount, surge: ByteCount) -> Self {
-        let whole = (budget.0 / 96).clamp(MIB, 8 * MIB);
+    /// before it is told to wait, and that several times over. Faults that bring page by page need little room, those of a
+    /// walk more. The room of a budget is kept free once, each share has its part of it. Never wider than [`Watermarks::wide`].
+    pub fn narrow(share: ByteCount, budget: ByteCount, surge: ByteCount, stride: Stride) -> Self {
+        let whole = stride.part_of((budget.0 / 96).clamp(MIB, 8 * MIB));
         let part = limited(share, part_of(whole, share, budget));
         let high = part.saturating_add(surge.0.saturating_mul(SURGES)).min(Self::wide(share).high.0);
         // Where little is kept free, faults wait while a third of it is left: that is for what nobody can make wait.
@@ -66,6 +66,38 @@ fn limited(share: ByteCount, high: u64) -> u64 {
 
 /// How many surges like the last ones there is room for.
 pub const SURGES: u64 = 4;
+
+/// How many pages a fault brings of late: one where a program asks here and there, a whole window where it walks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stride {
+    faults: u64,
+    pages: u64,
+}
+
+impl Stride {
+    /// Of so many faults half are forgotten.
+    const FAULTS_MAX: u64 = 256;
+    /// With so many pages a fault all of the room is kept free: where the windows are at their largest there is room for eight faults
+    /// at the least.
+    const WIDE: u64 = 4;
+
+    /// A fault has brought so many pages; or they have come behind it (`is_fault` is false).
+    pub fn note(&mut self, pages: PageCount, is_fault: bool) {
+        if self.faults >= Self::FAULTS_MAX {
+            (self.faults, self.pages) = (self.faults / 2, self.pages / 2);
+        }
+        self.faults += u64::from(is_fault);
+        self.pages += pages.0;
+    }
+
+    /// The part of the room that is needed; all of it while nothing is known.
+    fn part_of(self, whole: u64) -> u64 {
+        if self.faults == 0 {
+            return whole;
+        }
+        whole * self.pages.clamp(self.faults, Self::WIDE * self.faults) / (Self::WIDE * self.faults)
+    }
+}
 
 /// The most that the program took between two looks without asking, of late: memory that nobody manages yet. Forgotten by half
 /// in [`Surge::HALF_LIFE_NS`]; what is assumed before the first looks is half as much with each of them.
@@ -140,13 +172,13 @@ mod tests {
     #[test]
     fn who_tells_of_growth_has_nearly_all_and_surges_widen_the_marks() {
         let share = ByteCount(96 * MIB);
-        let high = |surge| Watermarks::narrow(share, share, ByteCount(surge)).high.0;
+        let high = |surge| Watermarks::narrow(share, share, ByteCount(surge), Stride::default()).high.0;
         assert_eq!([high(0), high(MIB), high(3 * MIB)], [MIB, 5 * MIB, 12 * MIB]);
-        assert_eq!(Watermarks::narrow(share, share, ByteCount::ZERO).min, ByteCount(MIB / 3));
-        assert_eq!(Watermarks::narrow(share, share, ByteCount(u64::MAX)), Watermarks::wide(share));
+        assert_eq!(Watermarks::narrow(share, share, ByteCount::ZERO, Stride::default()).min, ByteCount(MIB / 3));
+        assert_eq!(Watermarks::narrow(share, share, ByteCount(u64::MAX), Stride::default()), Watermarks::wide(share));
         // However small the share is.
         for share in [1 << 18, MIB, 8 * MIB, 1 << 40].map(ByteCount) {
-            let marks = Watermarks::narrow(share, share, ByteCount::ZERO);
+            let marks = Watermarks::narrow(share, share, ByteCount::ZERO, Stride::default());
             assert!(0 < marks.min.0 && marks.min < marks.low && marks.low < marks.high && marks.high.0 <= share.0 / 4);
             assert!(marks.high <= Watermarks::wide(share).high);
         }
@@ -156,10 +188,31 @@ mod tests {
     #[test]
     fn the_room_of_a_budget_is_kept_free_once() {
         let budget = ByteCount(96 * MIB);
-        let high = |share| Watermarks::narrow(ByteCount(share), budget, ByteCount::ZERO).high.0;
+        let high = |share| Watermarks::narrow(ByteCount(share), budget, ByteCount::ZERO, Stride::default()).high.0;
         assert_eq!(high(budget.0), MIB);
         assert_eq!(16 * high(budget.0 / 16), high(budget.0));
         assert_eq!(high(MIB / 2), 64 << 10, "but nobody can work with less than this");
+    }
+
+    #[test]
+    fn where_faults_bring_page_by_page_a_quarter_of_the_room_is_enough() {
+        let share = ByteCount(96 * MIB);
+        // In hundredths of a MiB: something of what was before is always left.
+        let high = |stride| (Watermarks::narrow(share, share, ByteCount::ZERO, stride).high.0 * 100).div_ceil(MIB);
+        let mut stride = Stride::default();
+        assert_eq!(high(stride), 100, "nothing is known");
+        let mut after = |faults: u64, pages: u64| {
+            (0..faults).for_each(|_| stride.note(PageCount(pages), true));
+            high(stride)
+        };
+        assert_eq!([after(1, 32), after(10, 32)], [100; 2]);
+        // What was long ago is forgotten.
+        assert_eq!([after(3000, 1), after(3000, 2), after(3000, 32), after(3000, 1)], [25, 50, 100, 25]);
+        // What comes along behind a fault counts as its.
+        (0..10_000).for_each(|turn| stride.note(PageCount(1), turn % 2 == 0));
+        assert_eq!(high(stride), 50);
+        let marks = Watermarks::narrow(share, share, ByteCount::ZERO, stride);
+        assert!(marks.min < marks.low && marks.low < marks.high);
     }
 
     #[test]
@@ -173,7 +226,7 @@ mod tests {
         let mut surge = Surge::UNKNOWN;
         let first = surge.note(0, 7);
         assert!(
-            Watermarks::narrow(ByteCount(1 << 40), ByteCount(1 << 40), first).high
+            Watermarks::narrow(ByteCount(1 << 40), ByteCount(1 << 40), first, Stride::default()).high
                 == Watermarks::wide(ByteCount(1 << 40)).high
         );
         // Each look says more, however soon it is.

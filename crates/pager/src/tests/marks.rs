@@ -1,7 +1,7 @@
 //! How much room is kept free: little for a program that tells of its growth and takes nothing else.
 
 use page::{ByteCount, PageCount, PageIndex};
-use policy::sizing::{Surge, Watermarks};
+use policy::sizing::{Stride, Surge, Watermarks};
 use sys::kernel::PageRange;
 
 use super::content::Content;
@@ -31,7 +31,8 @@ fn high_after(world: &World, half_lives: u64, share: ByteCount) -> u64 {
 #[test]
 fn who_takes_nothing_unasked_has_nearly_all_and_a_surge_takes_it_back() {
     let world = world();
-    let (wide, narrow) = (Watermarks::wide(SHARE).high.0, Watermarks::narrow(SHARE, SHARE, ByteCount::ZERO).high.0);
+    let (wide, narrow) =
+        (Watermarks::wide(SHARE).high.0, Watermarks::narrow(SHARE, SHARE, ByteCount::ZERO, Stride::default()).high.0);
     assert_eq!((wide, narrow), (8 * MIB, MIB));
     assert_eq!(high_after(&world, 1, SHARE), wide, "nothing is known at first");
     let calm = high_after(&world, 30, SHARE);
@@ -46,7 +47,7 @@ fn who_takes_nothing_unasked_has_nearly_all_and_a_surge_takes_it_back() {
 fn a_share_that_shrinks_for_others_widens_the_marks() {
     let world = world();
     let (half, most) = (ByteCount(SHARE.0 / 2), ByteCount(SHARE.0 / 2 - 3 * MIB / 4));
-    let narrow = |share, surge| Watermarks::narrow(share, SHARE, ByteCount(surge)).high.0;
+    let narrow = |share, surge| Watermarks::narrow(share, SHARE, ByteCount(surge), Stride::default()).high.0;
     assert_eq!(high_after(&world, 30, half), narrow(half, 0));
     assert_eq!(narrow(half, 0), MIB / 2, "its part of the room of all");
     assert_eq!(high_after(&world, 1, most), narrow(most, 3 * MIB / 16));
@@ -68,4 +69,29 @@ fn behind_a_fork_there_is_room_for_copies() {
     assert_eq!(high_after(&world, 1, SHARE), calm + shared / 4);
     world.pager.kernel.set(PageRange::new(PageIndex(FIRST), pages), sys::fake::Flag::Shared, false);
     assert_eq!(high_after(&world, 30, SHARE), calm);
+}
+
+#[test]
+fn where_pages_are_asked_for_one_by_one_less_room_is_kept_free() {
+    let world = world();
+    let calm = high_after(&world, 30, SHARE);
+    // Of a walk each fault brings more; what is asked for at random comes alone.
+    let note = |faults: u64, pages| {
+        (0..faults).for_each(|_| world.pager.lock().stride.note(PageCount(pages), true));
+        high_after(&world, 1, SHARE)
+    };
+    assert_eq!((calm, note(300, 32), note(5000, 1), note(5000, 32)), (MIB, MIB, MIB / 4, MIB));
+}
+
+/// First touches here and there.
+#[test]
+fn faults_tell_how_many_pages_they_bring() {
+    let mut world = world();
+    high_after(&world, 30, SHARE);
+    for page in 0..100 {
+        world.touch(PageIndex(FIRST + page * 37 % 100), Some(Content::Text(page))).unwrap();
+    }
+    high_after(&world, 1, SHARE);
+    let high = |world: &World| world.pager.lock().accounts.marks.high.0;
+    assert!(high(&world) < MIB, "{}", high(&world));
 }

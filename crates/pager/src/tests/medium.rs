@@ -118,7 +118,7 @@ fn where_there_is_room_what_lies_behind_is_read_ahead() {
 #[test]
 fn where_there_is_no_room_nothing_is_read_ahead() {
     let medium = medium();
-    let (mut world, pages) = much_noise_below(&medium, 2400, PRESETS[0].1, ByteCount(4 << 20));
+    let (mut world, pages) = much_noise_below(&medium, 4800, PRESETS[0].1, ByteCount(8 << 20));
     let mut random = Random::new(5);
     let mut reads = |world: &mut World| {
         let (before, ahead) = (medium.operations().0, world.pager.entry.count(Counter::ReadAhead));

@@ -13,7 +13,7 @@ use policy::area::measured::{Measured, Sums};
 use policy::drop_behind;
 use policy::prefetch::Room;
 use policy::replacement::Arrival;
-use policy::sizing::{self, Watermarks};
+use policy::sizing::{self, Stride, Watermarks};
 use store::AnyStore;
 
 use super::encodings::Encodings;
@@ -33,6 +33,11 @@ const RELEASES_MAX: u64 = 16;
 const IDLE_DIVISOR: u64 = 16;
 /// The segment log's place is never used again here: nothing reads back what was written.
 const LOG_BYTES_MAX: u64 = 1 << 43;
+
+/// The marks of a run of one process, where all growth is told.
+fn agents_marks(share: ByteCount, stride: Stride) -> Watermarks {
+    Watermarks::narrow(share, share, ByteCount::ZERO, stride)
+}
 
 /// The marks of Linux 2.4 (`free_area_init_core`: `zone_balance_ratio`, `_min` and `_max`), which the papers were built in.
 fn kernel_marks(memory: ByteCount) -> Watermarks {
@@ -59,6 +64,7 @@ pub(super) struct Cached {
     is_managed: bool,
     /// Pages that have come along with a first touch, and are there when they are touched.
     zeroed: Range<PageIndex>,
+    stride: Stride,
     /// When the divider is looked at next.
     divided_at_ns: f64,
     moves: Moves,
@@ -92,7 +98,7 @@ impl Cached {
         });
         let (marks, agent) = match seat {
             Seat::Process => {
-                (Watermarks::narrow(share, share, ByteCount::ZERO), ByteCount(AGENT_BYTES.min(share.0 / AGENT_DIVISOR)))
+                (agents_marks(share, Stride::default()), ByteCount(AGENT_BYTES.min(share.0 / AGENT_DIVISOR)))
             }
             Seat::Kernel => (kernel_marks(share), ByteCount::ZERO),
         };
@@ -109,6 +115,7 @@ impl Cached {
             measured: Measured::default(),
             is_managed: false,
             zeroed: PageIndex(0)..PageIndex(0),
+            stride: Stride::default(),
             divided_at_ns: 0.0,
             moves: Moves::default(),
             reclaimed_at_ns: 0.0,
@@ -180,6 +187,7 @@ impl Cached {
             let (window, _) = self.live.windows(page);
             run.pass(&machine.fault);
             (0..window.0).for_each(|_| run.pass(&machine.fill));
+            self.stride.note(window, true);
             self.zeroed = page + PageCount(1)..page + window;
         }
         self.live.cache.settle(page, Arrival::Asked);
@@ -240,6 +248,7 @@ impl Cached {
         }
         let count = PageCount(1 + others.len() as u64);
         run.prefetched += count.0 - u64::from(by_fault);
+        self.stride.note(count, by_fault);
         for (step, found) in (0..).zip(iter::once(found).chain(others)) {
             if found == Beside::Joined {
                 run.now_ns += run.seal_ns(run.lengths.of(page + PageCount(step)) as u64);
@@ -335,6 +344,9 @@ impl Cached {
     fn reclaim(&mut self, run: &mut Run<'_>) {
         let machine = run.setup.machine;
         let mut work_ns = 0.0;
+        if self.seat == Seat::Process {
+            self.marks = agents_marks(self.share, self.stride);
+        }
         self.divide(run);
         loop {
             self.look();
@@ -362,8 +374,10 @@ impl Cached {
         if machine.processors < 2 {
             run.now_ns += work_ns;
         }
-        // What the reclaimer and the device are behind with lies in the room between the marks; then the program waits.
-        let slack = PageCount((self.marks.low.0 - self.marks.min.0) / PAGE_BYTES as u64);
+        // What the reclaimer and the device are behind with is free already here, but nobody has it yet: at least `min` must be left without
+        // it, or the program waits. The papers' kernels look when no more than `low` is free.
+        let free = if self.seat == Seat::Process { self.free().max(0) as u64 } else { self.marks.low.0 };
+        let slack = PageCount(free.saturating_sub(self.marks.min.0) / PAGE_BYTES as u64);
         let behind_ns = if self.stalls() { 0.0 } else { slack.0 as f64 * (self.moves.page_ns() + run.encode.ns) };
         self.reclaimed_at_ns = self.reclaimed_at_ns.max(run.now_ns) + work_ns;
         if machine.processors >= 2 {
