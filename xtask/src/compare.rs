@@ -30,6 +30,9 @@ use systems::{Setting, Stage, System};
 /// Calibration of a limit ends when anonymous memory and pool together are this near to the total.
 const NEAR: f64 = 0.01;
 const CALIBRATIONS_MAX: usize = 5;
+/// How often the memory of a run is looked at, ms. Where a program and its pager have both processors in use each look takes time from them, and
+/// more than from a single thread: every 20 ms, with the shares of pages, it was a tenth.
+const WATCH_MS: u32 = 50;
 /// No cgroup limit below this: a shell and a loader could not start.
 const LIMIT_BYTES_MIN: u64 = 16 << 20;
 
@@ -233,7 +236,7 @@ impl Contest {
             words.splice(0..0, prefix);
         }
         let dir = stage.group.as_ref().map(bench::cgroup::Group::dir);
-        let mut measured = measure(&words, 20, dir, options.timeout).map_err(|error| format!("{error:#}"))?;
+        let mut measured = measure(&words, WATCH_MS, dir, options.timeout).map_err(|error| format!("{error:#}"))?;
         let (result, own) = result_of(&measured);
         let oom_kills = stage.group.as_ref().map_or(0, bench::cgroup::Group::oom_kills);
         let verdict = match &measured {
@@ -276,6 +279,9 @@ pub(crate) fn result_of(measured: &Measured) -> (String, Option<Outcome>) {
 pub(crate) fn measure(words: &[String], watch_ms: u32, cgroup: Option<&Path>, timeout: u32) -> Result<Measured> {
     let mut command = Command::new(sh::release("pleat-bench"));
     command.arg("measure").args(["--watch-ms", &watch_ms.to_string(), "--timeout", &timeout.to_string()]);
+    if words[0] == sh::release("pleat").display().to_string() {
+        command.arg("--runner");
+    }
     if let Some(dir) = cgroup {
         command.arg("--cgroup").arg(dir);
     }

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use pleat_bench::loads::{self, Plan, Walk};
+use pleat_bench::tree::Root;
 use pleat_bench::{measure, size};
 
 /// Programs with a known memory behaviour. Each prints one line of JSON.
@@ -61,6 +62,9 @@ struct MeasureArgs {
     /// Sample the anonymous memory of its processes every so many milliseconds.
     #[arg(long)]
     watch_ms: Option<u64>,
+    /// The command runs a program, with which it has no page in common: then nobody need look which pages those are.
+    #[arg(long)]
+    runner: bool,
     /// Run it inside this cgroup.
     #[arg(long)]
     cgroup: Option<PathBuf>,
@@ -112,8 +116,9 @@ fn take_measure(args: &MeasureArgs) -> anyhow::Result<()> {
         command = pleat_bench::cgroup::enter(dir, &args.words);
     }
     let timeout = Duration::from_secs_f64(args.timeout);
-    let measured = measure::run(command, timeout, args.watch_ms.map(Duration::from_millis))
-        .with_context(|| format!("cannot run {}", args.words[0]))?;
+    let root = if args.runner { Root::Runner } else { Root::Program };
+    let watch = args.watch_ms.map(|ms| (root, Duration::from_millis(ms)));
+    let measured = measure::run(command, timeout, watch).with_context(|| format!("cannot run {}", args.words[0]))?;
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())
 }

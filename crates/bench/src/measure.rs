@@ -51,8 +51,8 @@ pub struct Measured {
 }
 
 /// Runs `command`; ends its process group after `timeout` or when this process is told to end. With `watch` the
-/// anonymous memory of its tree is sampled that often.
-pub fn run(mut command: Command, timeout: Duration, watch: Option<Duration>) -> Result<Measured> {
+/// anonymous memory of its tree is sampled, of which it is that root, that often.
+pub fn run(mut command: Command, timeout: Duration, watch: Option<(Root, Duration)>) -> Result<Measured> {
     // Blocked here and in every thread to come, and taken by a thread of its own: no handler, no unsafe code.
     let asked_to_end = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     asked_to_end.thread_block()?;
@@ -65,7 +65,7 @@ pub fn run(mut command: Command, timeout: Duration, watch: Option<Duration>) -> 
         let _ = killpg(group, Signal::SIGKILL);
         std::process::exit(130);
     });
-    let watcher = watch.map(|interval| Watcher::start(child.id(), Root::Program, interval));
+    let watcher = watch.map(|(root, interval)| Watcher::start(child.id(), root, interval));
     let stdout = drain(child.stdout.take().expect("piped above"));
     let stderr = drain(child.stderr.take().expect("piped above"));
     let (ended, end) = mpsc::channel::<()>();
