@@ -32,7 +32,7 @@ const NEAR: f64 = 0.01;
 const CALIBRATIONS_MAX: usize = 5;
 /// How often the memory of a run is looked at, ms. Where a program and its pager have both processors in use each look takes time from them, and
 /// more than from a single thread: every 20 ms, with the shares of pages, it was a tenth.
-const WATCH_MS: u32 = 50;
+pub(crate) const WATCH_MS: u32 = 50;
 /// No cgroup limit below this: a shell and a loader could not start.
 const LIMIT_BYTES_MIN: u64 = 16 << 20;
 

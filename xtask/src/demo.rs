@@ -1,12 +1,13 @@
 //! `cargo x demo`: one Python job of 600 MiB, plain and inside a budget, side by side.
 
-use std::process::Command;
-
 use anyhow::{Context as _, Result, ensure};
 use bench::measure::Measured;
 use bench::size::mib;
 
-use crate::sh;
+use crate::{compare, sh};
+
+/// Longest time for one of the two runs, seconds.
+const TIMEOUT_S: u32 = 600;
 
 /// Runs the job twice and compares.
 pub(crate) fn run(ram: &str) -> Result<()> {
@@ -36,9 +37,8 @@ pub(crate) fn run(ram: &str) -> Result<()> {
 }
 
 fn measure(words: &[&str]) -> Result<Measured> {
-    let mut command = Command::new(sh::release("pleat-bench"));
-    command.args(["measure", "--watch-ms", "5", "--"]).args(words);
-    Ok(serde_json::from_str(&sh::read(&mut command)?)?)
+    let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+    compare::measure(&words, compare::WATCH_MS, None, TIMEOUT_S)
 }
 
 fn show(run: &Measured) -> Result<()> {
