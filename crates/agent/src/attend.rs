@@ -100,7 +100,7 @@ impl Attendant {
                     }
                 }
             } else {
-                self.refuse_misplaced(keeper, server, &child, line);
+                self.refuse_misplaced(keeper, server, child, line);
                 None
             }
         });
@@ -309,10 +309,14 @@ impl Attendant {
     }
 
     /// A child whose layout we do not know would read zeros where its memory is with us. It is ended at the first such page,
-    /// with a line that says why. Its agent hears that nobody is there, and ends it too.
-    fn refuse_misplaced(&mut self, keeper: &Keeper, server: &mut Server, child: &Uffd, mut line: Option<Line>) {
+    /// with a line that says why. Its agent hears that nobody is there, and ends it too. One that is stopped is not waited for.
+    fn refuse_misplaced(&mut self, keeper: &Keeper, server: &mut Server, child: Uffd, mut line: Option<Line>) {
         const WHY: &str = "was forked while other threads changed the layout, and is ended";
+        let mut held_up = HeldUp::default();
         while !child.is_orphaned(keeper.pager.kernel.probe()) {
+            if agent().is_some_and(|agent| held_up.is_for_too_long(agent, &keeper.pager)) {
+                return self.refused.add_late(keeper, child);
+            }
             if line.take().is_some() {
                 say(format_args!("a child of process {} {WHY}", thread::process_id()));
             }
@@ -322,7 +326,7 @@ impl Attendant {
             while let Some(message) = child.read() {
                 if let Message::Fault { page, thread, .. } = message {
                     say(format_args!("process {thread} {WHY}"));
-                    end(keeper, child, page, thread);
+                    end(keeper, &child, page, thread);
                 }
             }
             self.serve_others(keeper, server);

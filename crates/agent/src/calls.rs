@@ -26,7 +26,7 @@ use sys::kept;
 use sys::kernel::PageRange;
 use sys::locking;
 use sys::process;
-use sys::remap::{self, Request};
+use sys::remap::{self, Look, Request};
 use sys::room;
 use sys::thread;
 use sys::thread_end;
@@ -264,8 +264,9 @@ unsafe fn remap_all(
         // SAFETY: the caller's promise.
         None => unsafe { remap::call(request) },
         Some(agent) => {
+            let look = if agent.may_be_confined() { Look::ByCalls } else { Look::ByFile };
             // SAFETY: the caller's promise.
-            unsafe { remap::as_one(request, agent.stack) }
+            unsafe { remap::as_one(request, agent.stack, look) }
         }
     };
     to_libc(result, usize::MAX) as *mut c_void

@@ -346,6 +346,9 @@ struct Watchdog {
     busy_since: u64,
     seen_for_ns: u64,
     running: RunningTime,
+    /// The handler waits for the swap device.
+    reading: Lasting,
+    has_told_of_device: bool,
     next_look_ns: u64,
 }
 
@@ -388,10 +391,12 @@ impl Watchdog {
         }
         self.next_look_ns = now + STEP_NS_MAX / 2;
         let step = self.running.step_ns(now);
+        let is_reading = keeper.entry().is_reading();
+        self.look_at_device(is_reading, now);
         let busy_since = keeper.entry().busy_since_ns.load(Ordering::Relaxed);
         // An idle handler with work waiting is as stuck as a busy one.
         let is_waited_for = busy_since != 0 || keeper.pager.kernel.has_messages();
-        if busy_since != self.busy_since || !is_waited_for {
+        if busy_since != self.busy_since || !is_waited_for || is_reading {
             self.busy_since = busy_since;
             self.seen_for_ns = 0;
             return;
@@ -403,6 +408,18 @@ impl Watchdog {
                 return;
             }
             fail(format_args!("the fault handler is stuck or dead, the program is ended: its memory cannot be served"));
+        }
+    }
+
+    /// A disk that starts up, or is behind a network, may be late. Its pages are not lost, and who waits for them is told so, once.
+    fn look_at_device(&mut self, is_reading: bool, now_ns: u64) {
+        if self.reading.look_ns(is_reading, now_ns) > STUCK_NS && !self.has_told_of_device {
+            self.has_told_of_device = true;
+            say(format_args!(
+                "process {} waits for its swap file, which has not answered for {} s",
+                thread::process_id(),
+                STUCK_NS / 1_000_000_000
+            ));
         }
     }
 }

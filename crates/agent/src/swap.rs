@@ -12,6 +12,7 @@ use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
 use sys::{Errno, thread};
 
 use crate::entry::Membership;
+use crate::keeper::STUCK_NS;
 
 /// A swap file of this process's own at the place of `--swap`; none if there is to be none.
 pub(crate) fn open_file(membership: &Membership) -> Result<Option<SwapFile>, Errno> {
@@ -64,11 +65,13 @@ pub(crate) fn device(file: SwapFile, fault: &[u8]) -> Box<dyn BackingStore> {
         b"swap-hangs" => (0..0, Writes::Hang),
         b"swap-unwritable" => (0..0, Writes::Fail),
         b"swap-eio" => (0..u64::MAX, Writes::Succeed),
+        b"swap-late" => (0..0, Writes::Succeed),
         // A forked child has its parent's file, fault and all, and a sound one of its own.
         b"swap-eio-once" if !HAS_FAULT.swap(true, Ordering::Relaxed) => (UNREADABLE_BYTES, Writes::Succeed),
         _ => return Box::new(file),
     };
-    Box::new(Faulty { file, unreadable, writes })
+    let is_late = AtomicBool::new(fault == b"swap-late");
+    Box::new(Faulty { file, unreadable, is_late, writes })
 }
 
 /// What `swap-eio-once` spoils: a block in the midst of a segment, so far on that a program which has just passed its budget writes
@@ -77,10 +80,15 @@ const UNREADABLE_BYTES: Range<u64> = (8 << 20) + (32 << 10)..(8 << 20) + (36 << 
 /// Whether this process, or one that it is forked from, has the file with that block.
 static HAS_FAULT: AtomicBool = AtomicBool::new(false);
 
-/// A device that does not give some bytes back, or takes none.
+/// How long the first read of `swap-late` takes: longer than a handler may be at one thing.
+const LATE: Duration = Duration::from_nanos(STUCK_NS + 2_000_000_000);
+
+/// A device that does not give some bytes back, or gives them late, or takes none.
 struct Faulty {
     file: SwapFile,
     unreadable: Range<u64>,
+    /// The next read is late.
+    is_late: AtomicBool,
     writes: Writes,
 }
 
@@ -94,6 +102,9 @@ impl BackingStore for Faulty {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), BackingError> {
         if offset < self.unreadable.end && self.unreadable.start < offset + out.len() as u64 {
             return Err(BackingError::Io { offset, errno: Errno::IO });
+        }
+        if self.is_late.swap(false, Ordering::Relaxed) {
+            thread::sleep(LATE);
         }
         self.file.read_at(offset, out)
     }

@@ -304,7 +304,7 @@ impl Tracked {
     /// or the machine stood still does not count.
     fn is_stuck(&mut self, entry: &Process, elapsed: Duration) -> bool {
         let since = entry.busy_since_ns.load(Relaxed);
-        if since == 0 || since != self.busy_since_ns {
+        if since == 0 || since != self.busy_since_ns || entry.is_reading() {
             self.busy_since_ns = since;
             self.busy_for = Duration::ZERO;
             return false;
@@ -359,6 +359,7 @@ fn free(entry: &Process) {
         &entry.promised_bytes,
         &entry.main_has_ended,
         &entry.busy_since_ns,
+        &entry.reads,
         &entry.footprint_peak,
     ];
     let rows = entry.gauges.iter().chain(&entry.peaks).chain(&entry.counters).chain(&entry.failure);
@@ -403,6 +404,12 @@ mod tests {
         // Work on something else starts it anew.
         ledger.processes[0].busy_since_ns.store(2, Relaxed);
         assert!(table.look(second, false).stuck.is_empty());
+        // Who waits for a device is not stuck, and has all of his time behind that.
+        ledger.processes[0].reads.store(1, Relaxed);
+        assert!((0..200).all(|_| table.look(second, false).stuck.is_empty()));
+        ledger.processes[0].reads.store(0, Relaxed);
+        assert!((0..60).all(|_| table.look(second, false).stuck.is_empty()));
+        assert_eq!(table.look(second, false).stuck, [std::process::id()]);
     }
 
     #[test]

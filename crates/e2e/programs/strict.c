@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MEMORY = 48 << 20, PIECE = 4 << 20, ROUNDS = 12 };
+enum { MEMORY = 48 << 20, PIECE = 4 << 20, PART = 256 << 10, ROUNDS = 12 };
 
 // What this program and its libc call, memory apart: threads, the table of standard output, signals round a new thread.
 static const int allowed[] = {
@@ -67,6 +67,17 @@ static int one_round(int round) {
     return munmap(mapped, 2 * PIECE) || sbrk(-PIECE) == (void *)-1 ? 6 : 0;
 }
 
+// Half of it has been swapped out, and half is new: one mapping to us, and several to the kernel where something knows of the first
+// half only.
+static int move_whole(uint64_t *old) {
+    int access = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    char *second = (char *)old + PART;
+    if (mmap(second, PART, access, flags, -1, 0) != second) return 1;
+    second[5] = 7;
+    char *moved = mremap(old, 2 * PART, 3 * PART, MREMAP_MAYMOVE);
+    return moved == MAP_FAILED || moved[PART + 5] != 7 || differs((uint64_t *)moved, PART, 6);
+}
+
 static int work_together(void) {
     pthread_t threads[3];
     void *answer = 0;
@@ -80,7 +91,11 @@ static int work_together(void) {
 
 int main(int count, char **words) {
     static char line[] = "equal\n", wrong[] = "differs 0\n";
-    uint64_t *memory = malloc(MEMORY);
+    uint64_t *wholes[ROUNDS], *memory = malloc(MEMORY);
+    for (int round = 0; round < ROUNDS; round++) {
+        wholes[round] = mmap(0, 2 * PART, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        fill(wholes[round], PART, 6);
+    }
     fill(memory, MEMORY, 5);
     usleep(100000);
     // The first of them have libc ask for more.
@@ -89,6 +104,7 @@ int main(int count, char **words) {
     for (int round = 0; round < ROUNDS; round++) {
         int bad = one_round(round);
         if (!bad) bad = work_together();
+        if (!bad && move_whole(wholes[round])) bad = 8;
         if (differs(memory, MEMORY, 5)) bad = 9;
         if (bad) return wrong[8] += bad, write(1, wrong, sizeof wrong - 1) != sizeof wrong - 1;
     }

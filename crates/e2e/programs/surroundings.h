@@ -86,12 +86,24 @@ static int few_descriptors(void) {
     return setrlimit(RLIMIT_NOFILE, &limits);
 }
 
+// Half of it has been swapped out, and half is new: one mapping to us, and several to the kernel where something knows of the first
+// half only.
+static int grow_new(uint64_t *old) {
+    size_t half = 64 * 4096;
+    char *second = (char *)old + half;
+    int access = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    if (mmap(second, half, access, flags, -1, 0) != second) return 1;
+    uint64_t *moved = mremap(old, 2 * half, 3 * half, MREMAP_MAYMOVE);
+    return moved == MAP_FAILED || differs(moved, 64, 7);
+}
+
 // No descriptor more than there are, fewer than an agent needs: the soft limit, and /dev/null until there are as many. It still
-// forks and spawns.
+// forks, spawns, and moves memory.
 static int brink(void) {
     struct rlimit limits;
     int last = -1, status = -1;
-    if (getrlimit(RLIMIT_NOFILE, &limits)) return 1;
+    uint64_t *old = fill(128, 7);
+    if (!old || press() || getrlimit(RLIMIT_NOFILE, &limits)) return 1;
     limits.rlim_cur = 8;
     if (setrlimit(RLIMIT_NOFILE, &limits)) return 1;
     for (int file; (file = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) last = file;
@@ -102,7 +114,7 @@ static int brink(void) {
         if (posix_spawn(&pid, "/bin/true", 0, 0, words, environment)) return 3;
         if (waitpid(pid, &status, 0) != pid || status) return 4;
     }
-    return open("/dev/null", O_RDONLY) >= 0;
+    return open("/dev/null", O_RDONLY) >= 0 || grow_new(old);
 }
 
 // Another root, and there a program, this one once more.

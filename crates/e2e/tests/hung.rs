@@ -17,6 +17,10 @@ const FORKS: &str = "import os, random\nr = random.Random(5)\nx = [r.randbytes(4
                      \x20 if pid == 0: os._exit(0 if hash(tuple(x)) == want else 1)\n\
                      \x20 print(os.waitpid(pid, 0)[1], flush=True)\nprint(hash(tuple(x)) == want)";
 
+/// 80 MiB of noise, read twice.
+const NOISE: &str = "import random\nr = random.Random(5)\nx = [r.randbytes(4000) for _ in range(20000)]\n\
+                     print(hash(tuple(x)) == hash(tuple(b'' + b for b in x)))";
+
 /// A run whose handler has this fault ends in this time, with one line that says this.
 fn assert_ended(turn: &Turn, fault: &str, mode: Option<&str>, says: &str, time: Range<Duration>) -> Run {
     let options = ["--ram=48M".to_owned(), format!("--swap={}", text(&turn.swap()))];
@@ -58,6 +62,19 @@ fn a_handler_that_stalls_or_exits_ends_the_program_after_the_time_limit() {
 fn a_handler_that_panics_ends_the_program_at_once() {
     let turn = turn("handler-panics");
     let run = assert_ended(&turn, "handler-panics", None, "bug in the agent", Duration::ZERO..Duration::from_secs(10));
+    turn.assert_clean(&run);
+}
+
+/// Disks that start up, and those behind a network, may take longer to answer than a handler may be at one thing.
+#[test]
+fn a_swap_device_that_answers_late_is_waited_for() {
+    let turn = turn("swap-late");
+    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", NOISE]));
+    command.env("PLEAT_FAULT", "swap-late");
+    let run = folded_by(command);
+    assert_eq!((run.shell_status(), &run.stdout[..]), (0, &b"True\n"[..]), "{}", run.stderr);
+    assert!(run.stderr.contains("waits for its swap file"), "no read was late: {}", run.stderr);
+    assert!(run.wall > Duration::from_secs(12), "{:?}", run.wall);
     turn.assert_clean(&run);
 }
 

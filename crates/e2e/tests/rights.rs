@@ -247,9 +247,10 @@ fn under_a_filter_that_kills_threads_and_memory_go_on() {
     for way in ["one", "all"] {
         let command = words([&program, way]);
         let before = plain(&command);
-        if before.stdout != b"equal\n" {
+        if before.stdout.is_empty() {
             return skipped("there are no filters of system calls here, or libc needs others");
         }
+        assert_eq!(before.stdout, b"equal\n", "{way}");
         let after = folded(&turn.options("24M"), &command);
         assert_same(&before, &after);
         assert!(after.stderr.is_empty(), "{way}: {}", after.stderr);

@@ -291,6 +291,8 @@ pub struct Process {
     pub main_has_ended: AtomicU64,
     /// `CLOCK_MONOTONIC` nanoseconds at which the fault handler began what it is doing; 0 while it waits for work.
     pub busy_since_ns: AtomicU64,
+    /// 1 while the fault handler waits for the swap device, which may take as long as it likes.
+    pub reads: AtomicU64,
     /// By [`Gauge`].
     pub gauges: [AtomicU64; Gauge::ALL.len()],
     /// The largest value of each gauge.
@@ -357,6 +359,11 @@ impl Process {
     pub fn redeem(&self, bytes: u64) {
         // Relaxed: an estimate.
         let _ = self.promised_bytes.fetch_update(Relaxed, Relaxed, |promised| Some(promised.saturating_sub(bytes)));
+    }
+
+    /// Whether the fault handler waits for the swap device.
+    pub fn is_reading(&self) -> bool {
+        self.reads.load(Relaxed) != 0
     }
 
     /// Keeps the reason for the end; longer ones are cut.

@@ -156,41 +156,58 @@ pub struct Piece {
     pub end: usize,
 }
 
-/// Pieces by address. Not on the stack: that may be the alternate one of a signal handler, a few kilobytes.
+/// Pieces by address.
 #[derive(Debug)]
 pub struct Pieces {
-    memory: Area,
+    memory: PiecesMemory,
     count: usize,
+}
+
+/// As a rule not on the stack: that may be the alternate one of a signal handler, a few kilobytes.
+#[derive(Debug)]
+enum PiecesMemory {
+    Apart(Area),
+    OnStack([Piece; Pieces::FEW]),
 }
 
 impl Pieces {
     /// More are refused, as the kernel would refuse two.
     pub const MAX: usize = 256;
+    /// The same for those that need no memory besides, which takes calls that may be forbidden.
+    const FEW: usize = 16;
 
     /// None yet.
     pub fn new() -> Result<Self, Errno> {
-        Ok(Self { memory: Area::reserve(Self::MAX * size_of::<Piece>())?, count: 0 })
+        let area = Area::reserve(Self::MAX * size_of::<Piece>())?;
+        Ok(Self { memory: PiecesMemory::Apart(area), count: 0 })
+    }
+
+    fn few() -> Self {
+        Self { memory: PiecesMemory::OnStack([Piece::default(); Self::FEW]), count: 0 }
     }
 
     /// Adds one. `false`: there are too many.
     pub fn push(&mut self, piece: Piece) -> bool {
-        if self.count == Self::MAX {
-            return false;
+        let at = self.count;
+        match &mut self.memory {
+            PiecesMemory::Apart(area) if at < Self::MAX => {
+                let place = area.base().cast::<Piece>().wrapping_add(at);
+                // SAFETY: the area has room for that many, and nobody else knows it.
+                unsafe { place.write(piece) };
+            }
+            PiecesMemory::OnStack(pieces) if at < Self::FEW => pieces[at] = piece,
+            _ => return false,
         }
-        let place = self.first().wrapping_add(self.count);
-        // SAFETY: the area has room for that many, and nobody else knows it.
-        unsafe { place.write(piece) };
         self.count += 1;
         true
     }
 
-    fn first(&self) -> *mut Piece {
-        self.memory.base().cast()
-    }
-
     fn all(&self) -> &[Piece] {
-        // SAFETY: so many have been written, and `self` is borrowed meanwhile.
-        unsafe { core::slice::from_raw_parts(self.first(), self.count) }
+        match &self.memory {
+            // SAFETY: so many have been written, and `self` is borrowed meanwhile.
+            PiecesMemory::Apart(area) => unsafe { core::slice::from_raw_parts(area.base().cast(), self.count) },
+            PiecesMemory::OnStack(pieces) => &pieces[..self.count],
+        }
     }
 
     /// Whether they fill `range` without a gap.
@@ -206,13 +223,23 @@ impl Pieces {
     }
 }
 
+/// How what lies in a range is found out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// By a file of /proc, or where that cannot be had by calls of mremap.
+    ByFile,
+    /// By calls of mremap alone: a filter may forbid all others.
+    ByCalls,
+}
+
 /// What mremap would do if all that the program may see as one mapping were one. `stack` as for [`is_one_mapping`].
 ///
 /// # Safety
 /// As for [`call`].
-pub unsafe fn as_one(request: Request, stack: usize) -> Result<usize, Errno> {
+pub unsafe fn as_one(request: Request, stack: usize, look: Look) -> Result<usize, Errno> {
+    let pieces = |range| pieces(range, stack, look);
     // SAFETY: the caller's promise.
-    let request = unsafe { shrink_first(request, stack) }?;
+    let request = unsafe { shrink_first(request, stack, look) }?;
     // A move over several mappings may be done in part before it is refused: ask first.
     let result = if request.only_moves() && !is_one_mapping(request.source(), stack) {
         Err(Errno::FAULT)
@@ -238,7 +265,7 @@ pub unsafe fn as_one(request: Request, stack: usize) -> Result<usize, Errno> {
 ///
 /// # Safety
 /// As for [`call`].
-unsafe fn shrink_first(request: Request, stack: usize) -> Result<Request, Errno> {
+unsafe fn shrink_first(request: Request, stack: usize, look: Look) -> Result<Request, Errno> {
     let Request { from, new_bytes, flags, to, .. } = request;
     let (old, new) = (request.source(), new_bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0));
     let target_end = to.saturating_add(new);
@@ -247,7 +274,7 @@ unsafe fn shrink_first(request: Request, stack: usize) -> Result<Request, Errno>
         && target_end <= ADDRESS_END
         && (target_end <= from || old.end <= to);
     let may_shrink = flags == MAYMOVE | FIXED && new > 0 && new < old.len() && is_sound;
-    if !may_shrink || !is_one_mapping(old.clone(), stack) && pieces(old.clone()).is_none() {
+    if !may_shrink || !is_one_mapping(old.clone(), stack) && pieces(old.clone(), stack, look).is_none() {
         return Ok(request);
     }
     // SAFETY: the caller gives up what is behind the new end.
@@ -255,9 +282,18 @@ unsafe fn shrink_first(request: Request, stack: usize) -> Result<Request, Errno>
     Ok(Request { old_bytes: new, new_bytes: new, ..request })
 }
 
-/// The mappings of a range, if the program may see them as one: side by side, and alike.
-fn pieces(range: Range<usize>) -> Option<Pieces> {
-    let mut pieces = Pieces::new().ok()?;
+/// The mappings of a range, if the program may see them as one: side by side, and alike as far as that can be told.
+fn pieces(range: Range<usize>, stack: usize, look: Look) -> Option<Pieces> {
+    let by_file = if look == Look::ByFile { pieces_by_file(&range) } else { Err(Errno::PERM) };
+    match by_file {
+        Ok(pieces) => pieces,
+        // No descriptor is left (`RLIMIT_NOFILE`), or no path leads there.
+        Err(_) => pieces_by_calls(range, stack),
+    }
+}
+
+fn pieces_by_file(range: &Range<usize>) -> Result<Option<Pieces>, Errno> {
+    let mut pieces = Pieces::new()?;
     let mut are_alike = true;
     let mut first: Option<(bool, [u8; 4])> = None;
     process::mappings(&mut |mapping| {
@@ -268,9 +304,29 @@ fn pieces(range: Range<usize>) -> Option<Pieces> {
         }
         let kind = (mapping.anonymous, mapping.access);
         are_alike &= mapping.anonymous && *first.get_or_insert(kind) == kind && pieces.push(piece);
-    })
-    .ok()?;
-    (are_alike && pieces.cover(&range)).then_some(pieces)
+    })?;
+    Ok((are_alike && pieces.cover(range)).then_some(pieces))
+}
+
+/// What they are like nobody says here: a program that asks for mappings which differ gets more than Linux would do for it.
+fn pieces_by_calls(range: Range<usize>, stack: usize) -> Option<Pieces> {
+    let mut pieces = Pieces::few();
+    let mut start = range.start;
+    while start < range.end {
+        let is_one = |pages: &usize| is_one_mapping(start..start + pages * PAGE_BYTES, stack);
+        // So many pages are one mapping, and so many are not.
+        let (mut one, mut several) = (0, (range.end - start) / PAGE_BYTES + 1);
+        while several - one > 1 {
+            let middle = one.midpoint(several);
+            *(if is_one(&middle) { &mut one } else { &mut several }) = middle;
+        }
+        let end = start + one * PAGE_BYTES;
+        if one == 0 || !pieces.push(Piece { start, end }) {
+            return None;
+        }
+        start = end;
+    }
+    Some(pieces)
 }
 
 /// Does for `pieces`, which fill the source, what mremap would do if they were one mapping. If a piece cannot be remapped
@@ -365,6 +421,7 @@ mod tests {
     use super::*;
 
     const BYTES: usize = 8 * PAGE_BYTES;
+    const LOOKS: [Look; 2] = [Look::ByFile, Look::ByCalls];
 
     /// Eight pages which the kernel sees as three mappings, each page with its number in its first word.
     fn several() -> (usize, Pieces) {
@@ -460,24 +517,43 @@ mod tests {
     /// As this kernel has them: `several` differ in advice, and look alike in /proc/self/maps.
     #[test]
     fn what_looks_like_one_mapping_moves_as_one() {
-        let (from, _) = several();
-        let to = reserve(BYTES).unwrap();
-        let request = Request { from, old_bytes: BYTES, new_bytes: BYTES, flags: MAYMOVE | FIXED, to };
-        // SAFETY: memory of this test's own.
-        assert_eq!(unsafe { as_one(request, stack()) }, Ok(to));
-        assert_eq!(words(to, 8), [1, 2, 3, 4, 5, 6, 7, 8]);
+        for look in LOOKS {
+            let (from, _) = several();
+            let to = reserve(BYTES).unwrap();
+            let request = Request { from, old_bytes: BYTES, new_bytes: BYTES, flags: MAYMOVE | FIXED, to };
+            // SAFETY: memory of this test's own.
+            assert_eq!(unsafe { as_one(request, stack(), look) }, Ok(to));
+            assert_eq!(words(to, 8), [1, 2, 3, 4, 5, 6, 7, 8]);
 
-        let (from, _) = several();
-        let request = Request { from, new_bytes: 2 * BYTES + PAGE_BYTES, flags: MAYMOVE, to: 0, ..request };
-        // SAFETY: as above.
-        let to = unsafe { as_one(request, stack()) }.unwrap();
-        assert_eq!(words(to, 9), [1, 2, 3, 4, 5, 6, 7, 8, 0]);
+            let (from, _) = several();
+            let request = Request { from, new_bytes: 2 * BYTES + PAGE_BYTES, flags: MAYMOVE, to: 0, ..request };
+            // SAFETY: as above.
+            let to = unsafe { as_one(request, stack(), look) }.unwrap();
+            assert_eq!(words(to, 9), [1, 2, 3, 4, 5, 6, 7, 8, 0]);
+        }
+    }
+
+    /// By calls the boundaries are those that the kernel has, which the file tells where mappings look alike; and a hole is none.
+    #[test]
+    fn mappings_are_found_by_calls() {
+        let (from, expected) = several();
+        let found = pieces_by_calls(from..from + BYTES, stack()).unwrap();
+        assert_eq!(found.all(), expected.all());
+        let one = pieces_by_calls(from + 3 * PAGE_BYTES..from + 5 * PAGE_BYTES, stack()).unwrap();
+        assert_eq!(one.all(), [Piece { start: from + 3 * PAGE_BYTES, end: from + 5 * PAGE_BYTES }]);
+        for hole in [0, 4, 7] {
+            let (from, _) = several();
+            // SAFETY: memory of this test's own; a hole of one page is too small for the mappings of other tests' threads.
+            unsafe { rustix::mm::munmap((from + hole * PAGE_BYTES) as *mut _, PAGE_BYTES) }.unwrap();
+            assert!(pieces_by_calls(from..from + BYTES, stack()).is_none(), "{hole}");
+        }
+        assert_eq!(words(from, 8), [1, 2, 3, 4, 5, 6, 7, 8], "asking changes nothing");
     }
 
     /// What lies behind the target stays.
     #[test]
     fn a_move_to_a_place_shrinks() {
-        for first in [3, 0] {
+        for (first, look) in [(3, Look::ByFile), (0, Look::ByFile), (0, Look::ByCalls)] {
             // One mapping of two pages, and all of them.
             let (from, _) = several();
             let (from, old) = if first == 3 { (from + 3 * PAGE_BYTES, 2) } else { (from, 8) };
@@ -490,7 +566,7 @@ mod tests {
                 to,
             };
             // SAFETY: memory of this test's own.
-            assert_eq!(unsafe { as_one(request, stack()) }, Ok(to));
+            assert_eq!(unsafe { as_one(request, stack(), look) }, Ok(to));
             let moved: Vec<u64> = (1..).skip(first).take(old / 2).collect();
             let behind: Vec<u64> = (1..=8).skip(old / 2).collect();
             assert_eq!(words(to, 8), [moved, behind].concat());
@@ -511,9 +587,9 @@ mod tests {
             Request { flags: FIXED, ..whole },
             Request { flags: MAYMOVE | FIXED | DONTUNMAP, ..whole },
         ];
-        for request in refused {
+        for (request, look) in refused.into_iter().flat_map(|request| LOOKS.map(|look| (request, look))) {
             // SAFETY: memory of this test's own, or an address that nobody can have.
-            let result = unsafe { as_one(request, stack()) };
+            let result = unsafe { as_one(request, stack(), look) };
             assert!(result.is_err(), "{request:?}");
             assert_eq!((words(from, 8), words(to, 8)), ((1..=8).collect(), (1..=8).collect()), "{request:?}");
         }
@@ -589,7 +665,10 @@ mod tests {
     fn there_is_an_end_to_pieces() {
         let (_, mut pieces) = several();
         while pieces.push(Piece::default()) {}
-        assert_eq!(pieces.count, Pieces::MAX);
+        assert_eq!((pieces.count, pieces.all().len()), (Pieces::MAX, Pieces::MAX));
+        let mut few = Pieces::few();
+        while few.push(Piece::default()) {}
+        assert_eq!((few.count, few.all().len()), (Pieces::FEW, Pieces::FEW));
     }
 
     #[test]

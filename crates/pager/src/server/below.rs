@@ -10,6 +10,7 @@ use backing::{ReadError, ReadJob};
 use page::PageIndex;
 use store::Store;
 use sys::kernel::Kernel;
+use sys::sync::Ordering;
 
 use super::pieces::Piece;
 use super::{Server, Stuck};
@@ -41,7 +42,10 @@ impl Server {
         count: usize,
     ) -> Result<usize, Stuck> {
         let is_aside = self.read.has(&job);
+        // Relaxed: who looks whether we are stuck looks again and again.
+        pager.entry.reads.store(1, Ordering::Relaxed);
         let result = self.run(&job, count);
+        pager.entry.reads.store(0, Ordering::Relaxed);
         let ahead = if result.is_ok() { job.ahead(&mut self.read) } else { 0..0 };
         let mut bytes = if is_aside { 0 } else { job.bytes() };
         let mut state = pager.lock();

@@ -15,7 +15,7 @@ use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::attach::{self, Attach};
 use crate::process::heap_end;
-use crate::remap::{Request, is_range};
+use crate::remap::{Look, Request, is_range};
 use crate::thread;
 
 /// `SYS_USER_DISPATCH`, and `AUDIT_ARCH_X86_64` with the call's number below it.
@@ -383,7 +383,7 @@ fn remap(arguments: &[u64; 6]) -> Result<u64, Errno> {
     let request = Request { from, old_bytes, new_bytes, flags, to };
     let forgotten = request.has_target().then(|| Forgotten::at(to as u64, to.saturating_add(new_bytes) as u64));
     // SAFETY: the ranges belong to the program, which makes this call.
-    let moved = unsafe { crate::remap::as_one(request, stack()) };
+    let moved = unsafe { crate::remap::as_one(request, stack(), Look::ByFile) };
     or_put_back(moved.map(|place| place as u64), forgotten)
 }
 
