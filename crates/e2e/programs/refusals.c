@@ -77,6 +77,21 @@ static void *ask(void *who) {
     return 0;
 }
 
+// More stacks than anybody has: beyond some number they are refused as if there were no memory.
+static int reserve_stacks(void) {
+    enum { COUNT = 9000, BYTES = 16 << 10 };
+    static void *stacks[COUNT];
+    int count = 0;
+    for (; count < COUNT; count++) {
+        stacks[count] = mmap(0, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+        if (stacks[count] == MAP_FAILED) break;
+    }
+    int is_refused = count < COUNT && errno == ENOMEM;
+    while (count--) munmap(stacks[count], BYTES);
+    pthread_t thread;
+    return is_refused && !pthread_create(&thread, 0, ask, "again") && !pthread_join(thread, 0);
+}
+
 int main(void) {
     setbuf(stdout, 0);
     memory = mmap(0, WORDS * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -88,5 +103,6 @@ int main(void) {
     pid_t child = fork();
     if (child == 0) ask("child"), exit(0);
     int status = -1;
-    return child < 0 || waitpid(child, &status, 0) != child || status;
+    if (child < 0 || waitpid(child, &status, 0) != child || status) return 1;
+    return printf("stacks without end: %s\n", reserve_stacks() ? "ENOMEM" : "work") < 0;
 }

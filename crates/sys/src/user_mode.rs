@@ -144,12 +144,20 @@ fn main_stack(address: u64) -> Option<core::ops::Range<u64>> {
     stack.contains(&address).then_some(stack)
 }
 
-/// Memory that the kernel may use at any time from now on.
+/// Memory that the kernel may use at any time from now on. Where no more of it can be noted the program is ended.
 fn pin(start: u64, end: u64) {
-    if start >= 0x1_0000 && start < end && !PINNED.add(start, end) {
+    if !may_pin(start, end) {
         (hooks().fail)("too many thread blocks for user mode");
     }
+}
+
+/// The same; says whether it could be noted.
+fn may_pin(start: u64, end: u64) -> bool {
+    if start >= 0x1_0000 && start < end && !PINNED.add(start, end) {
+        return false;
+    }
     trap::bring_in_for_good(start, end);
+    true
 }
 
 /// The first address of `start..end` that must stay in place for good.

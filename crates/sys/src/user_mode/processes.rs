@@ -15,7 +15,7 @@ use super::memory::{Memory, copy_in};
 use super::signal_stacks::{self, SignalStack};
 use super::stubs::pleat_clone;
 use super::trap::{answer, gather, hold, note_return, place_at, safe};
-use super::{KEPT, calls, dispatch_this_thread, hooks, pin, signals};
+use super::{KEPT, calls, dispatch_this_thread, hooks, may_pin, signals};
 use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::copies::{Asked, Flags};
@@ -104,7 +104,10 @@ pub(super) fn make(context: &mut Context, place: Place) {
     if wish.flags & CLONE_VFORK != 0 {
         holds::let_abandoned_go(place);
     }
-    prepare(&wish);
+    if !prepare(&wish) {
+        hold.let_go();
+        return context.rax = answer(Err(Errno::AGAIN));
+    }
     let words = stack_for(&wish);
     hold.slot().scratch.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
     hold.slot().parties.store(2, Ordering::Relaxed);
@@ -123,17 +126,19 @@ fn stack_for(wish: &Wish) -> [u64; 4] {
 }
 
 /// The kernel writes signal frames to the new stack, until the thread has its signal stack, and ids and its own notes to the new
-/// thread block.
-fn prepare(wish: &Wish) {
+/// thread block. False: no more of such memory can be noted, which is to the program as if there were too many threads.
+fn prepare(wish: &Wish) -> bool {
+    let mut is_noted = true;
     if wish.stack_top != 0 && KEPT.find(wish.stack_top - 1).is_none() {
         // A thread's signals have another stack soon; pinned memory is filled, and never leaves.
         let is_short = wish.stack == 0 || wish.flags & CLONE_THREAD != 0;
         let start = if is_short { wish.stack.max(wish.stack_top.saturating_sub(STACK_BYTES)) } else { wish.stack };
-        pin(start, wish.stack_top);
+        is_noted = may_pin(start, wish.stack_top);
     }
     if wish.flags & CLONE_SETTLS != 0 && KEPT.find(wish.thread_block).is_none() {
-        pin(wish.thread_block.saturating_sub(THREAD_BLOCK_BYTES / 2), wish.thread_block + THREAD_BLOCK_BYTES);
+        is_noted &= may_pin(wish.thread_block.saturating_sub(THREAD_BLOCK_BYTES / 2), wish.thread_block + THREAD_BLOCK_BYTES);
     }
+    is_noted
 }
 
 /// Whether layout changes must wait.

@@ -426,8 +426,8 @@ impl Forgotten {
 /// After a call that has failed what it was to replace is there still.
 fn or_put_back(result: Result<u64, Errno>, forgotten: Option<Forgotten>) -> Result<u64, Errno> {
     if let (Err(_), Some(Forgotten { kept, pinned })) = (&result, forgotten) {
-        if !kept.is_empty() {
-            keep(kept.start, kept.end - kept.start);
+        if !kept.is_empty() && !keep(kept.start, kept.end - kept.start) {
+            (hooks().fail)("too many stacks for user mode");
         }
         if !pinned.is_empty() {
             pin(pinned.start, pinned.end);
@@ -436,31 +436,35 @@ fn or_put_back(result: Result<u64, Errno>, forgotten: Option<Forgotten>) -> Resu
     result
 }
 
-/// Maps a stack, which is never managed: it is noted before a scan can see it as memory that could be.
+/// Maps a stack, which is never managed: it is noted before a scan can see it as memory that could be. `NOMEM` beyond as many as can be
+/// noted: to the program as if there were too many threads.
 fn map_stack(arguments: [u64; 6]) -> Result<u64, Errno> {
     let [_, bytes, protection, flags, ..] = arguments;
     let call = |number, arguments: [u64; 6]| {
         // SAFETY: the program's own call, or the protection that it has asked for.
         thread::errno(unsafe { syscall(number, arguments.map(|argument| argument as usize)) })
     };
-    if protection == 0 || flags & (MAP_POPULATE | MAP_GROWSDOWN) != 0 {
-        let start = call(number::MMAP, arguments)? as u64;
-        keep(start, bytes);
-        return Ok(start);
+    let is_hidden = protection != 0 && flags & (MAP_POPULATE | MAP_GROWSDOWN) == 0;
+    let mut first = arguments;
+    if is_hidden {
+        first[2] = 0;
     }
-    let mut hidden = arguments;
-    hidden[2] = 0;
-    let start = call(number::MMAP, hidden)? as u64;
-    keep(start, bytes);
-    call(number::MPROTECT, [start, bytes, protection, 0, 0, 0])?;
+    let start = call(number::MMAP, first)? as u64;
+    if !keep(start, bytes) {
+        call(number::MUNMAP, [start, bytes, 0, 0, 0, 0])?;
+        return Err(Errno::NOMEM);
+    }
+    if is_hidden {
+        call(number::MPROTECT, [start, bytes, protection, 0, 0, 0])?;
+    }
     Ok(start)
 }
 
-fn keep(start: u64, bytes: u64) {
-    if !KEPT.add(start, start.saturating_add(bytes).next_multiple_of(4096)) {
-        (hooks().fail)("too many stacks for user mode");
-    }
+/// Notes a stack; says whether there was room for it.
+fn keep(start: u64, bytes: u64) -> bool {
+    let is_noted = KEPT.add(start, start.saturating_add(bytes).next_multiple_of(4096));
     holds::wait_for_mover();
+    is_noted
 }
 
 /// Makes sure that memory which the kernel will use at times of its own is there, for good.
