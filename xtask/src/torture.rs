@@ -15,6 +15,11 @@ const RUN: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_mins(3);
 /// In the environment of a run, for what it starts to be told from what others do.
 const MARK: &str = "PLEAT_TORTURE";
+/// Fewer pages folded up and brought back for each step than this, and what was tortured was not pleat. Ten times as many are usual.
+const ENCODED_PER_STEP_MIN: u64 = 10;
+const DECODED_PER_STEP_MIN: u64 = 3;
+/// What is said where all is well: children that nobody can follow are ended, and filters are refused in user mode.
+const USUAL: [&str; 2] = ["was forked by a raw system call", "a seccomp filter is refused"];
 
 /// What to do.
 #[derive(clap::Args)]
@@ -96,6 +101,7 @@ pub(crate) fn in_passing() -> Result<()> {
 fn run_seed(options: &Options, seed: u64, seconds: u64) -> Result<(u64, u64)> {
     let swap = sh::target_dir().join("torture").join(format!("swap-{}", std::process::id()));
     std::fs::create_dir_all(&swap)?;
+    let stats = swap.with_extension("json");
     let mark = format!("{}-{seed}", std::process::id());
     let before = leavings(&mark);
     let program = sh::release("pleat-torture");
@@ -103,7 +109,8 @@ fn run_seed(options: &Options, seed: u64, seconds: u64) -> Result<(u64, u64)> {
         Command::new(&program)
     } else {
         let mut command = Command::new(sh::release("pleat"));
-        command.args(["run", "--ram", &options.ram, "--swap"]).arg(&swap).args(&options.with).arg("--").arg(&program);
+        command.args(["run", "--ram", &options.ram, "--swap"]).arg(&swap).arg("--stats").arg(&stats);
+        command.args(&options.with).arg("--").arg(&program);
         command
     };
     command.args(["--seed", &seed.to_string(), "--seconds", &seconds.to_string()]);
@@ -129,7 +136,24 @@ fn run_seed(options: &Options, seed: u64, seconds: u64) -> Result<(u64, u64)> {
     let line = said.lines().next().unwrap_or_default();
     println!("seed {seed}: {line}");
     let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
-    Ok((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
+    let done = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if !options.plain {
+        let unusual = complaints.lines().filter(|line| line.starts_with("pleat:"));
+        unusual.filter(|line| !USUAL.iter().any(|usual| line.contains(usual))).for_each(|line| println!("  {line}"));
+        assert_folded(&stats, done.0)?;
+        std::fs::remove_file(&stats)?;
+    }
+    Ok(done)
+}
+
+/// Whether its memory has gone through pleat, and not beside it.
+fn assert_folded(stats: &Path, steps: u64) -> Result<()> {
+    let numbers: serde_json::Value = serde_json::from_slice(&std::fs::read(stats)?)?;
+    for (name, least) in [("pages_encoded", ENCODED_PER_STEP_MIN), ("pages_decoded", DECODED_PER_STEP_MIN)] {
+        let pages = numbers[name].as_u64().with_context(|| format!("no {name} in {}", stats.display()))?;
+        ensure!(pages >= least * steps, "{steps} steps, and only {pages} {name}: it ran beside the budget");
+    }
+    Ok(())
 }
 
 /// What is there of all that a run could leave: shared memory of both kinds, semaphores, messages, cgroups in which there is
@@ -220,6 +244,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_runs_beside_the_budget_is_told() {
+        let stats = std::env::temp_dir().join(format!("pleat-torture-{}.json", std::process::id()));
+        let told = |numbers: &str| {
+            std::fs::write(&stats, numbers).expect("a directory for temporary files");
+            assert_folded(&stats, 100).map_err(|error| error.to_string())
+        };
+        let all = [
+            told(r#"{"pages_encoded": 1000, "pages_decoded": 300}"#),
+            told(r#"{"pages_encoded": 1000, "pages_decoded": 0}"#),
+            told("{}"),
+        ];
+        std::fs::remove_file(&stats).expect("written above");
+        assert_eq!(all[0], Ok(()));
+        assert_eq!(all[1], Err("100 steps, and only 0 pages_decoded: it ran beside the budget".to_owned()));
+        assert!(all[2].as_ref().is_err_and(|error| error.contains("no pages_encoded")), "{all:?}");
     }
 
     /// Not those that others run of the same program.
