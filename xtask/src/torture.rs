@@ -114,6 +114,9 @@ fn run_seed(options: &Options, seed: u64, seconds: u64) -> Result<(u64, u64)> {
         command
     };
     command.args(["--seed", &seed.to_string(), "--seconds", &seconds.to_string()]);
+    if options.with.iter().any(|option| option == "--user-mode") {
+        command.arg("--others-miss");
+    }
     command.env(MARK, &mark);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let late = Instant::now() + Duration::from_secs(seconds) + GRACE;

@@ -291,6 +291,11 @@ fn read_parent(worker: &mut Worker) -> Done {
     pid.map_or(Ok(()), expect)
 }
 
+/// Whether a page may be missing to others, and only its own process can bring it.
+fn may_miss() -> bool {
+    report().others_miss.load(Relaxed) != 0
+}
+
 fn look_at_parent(worker: &Worker, from: usize, key: Key) {
     // SAFETY: asks for a number.
     let parent = unsafe { libc::getppid() };
@@ -299,9 +304,9 @@ fn look_at_parent(worker: &Worker, from: usize, key: Key) {
         result.map(|bytes| (bytes, content::check(to, key)))
     });
     match looked {
-        // Forbidden by a security module; or the page is missing there and only the parent itself can bring it, which pleat
-        // documents for user mode.
-        Ok((PAGE, Ok(()))) | Err(libc::EPERM | libc::EFAULT) => {}
+        // Forbidden by a security module.
+        Ok((PAGE, Ok(()))) | Err(libc::EPERM) => {}
+        Err(libc::EFAULT) if may_miss() => {}
         Ok((PAGE, Err(wrong))) => worker.fail("the parent's page", &Trouble::Other("another word", wrong.found)),
         Ok((bytes, _)) => worker.fail("the parent's page", &Trouble::Other("short", bytes as u64)),
         Err(errno) => worker.fail("the parent's page", &Trouble::Refused("process_vm_readv", errno)),
@@ -336,8 +341,8 @@ fn fill_in_parent(worker: &Worker, parent: u32, to: usize, key: Key) {
     });
     match written {
         Ok(PAGE) => {}
-        // As for `look_at_parent`.
-        Err(libc::EPERM | libc::EFAULT | libc::ESRCH) => {
+        // As for `look_at_parent`; or he has ended.
+        Err(errno) if matches!(errno, libc::EPERM | libc::ESRCH) || errno == libc::EFAULT && may_miss() => {
             report().children.fetch_sub(1, Relaxed);
             calls::exit(NOT_WRITTEN)
         }

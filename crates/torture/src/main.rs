@@ -60,6 +60,9 @@ struct Cli {
     /// Kinds of steps to leave out, by name.
     #[arg(long)]
     without: Vec<String>,
+    /// Processes may find each other's memory missing, which pleat documents for user mode.
+    #[arg(long)]
+    others_miss: bool,
     /// For a process of our own: end at once.
     #[arg(long, hide = true)]
     begin_and_end: bool,
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     // SAFETY: takes numbers. Whose parent has ended becomes our child.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
     let report = Report::new().unwrap_or_else(|errno| panic!("no shared memory: {errno}"));
+    report.others_miss.store(u32::from(cli.others_miss), Relaxed);
     let pages_max = (cli.mib << 20) / content::PAGE / (cli.processes as usize * THREADS);
     for (kind, skipped) in worker::kinds().zip(&report.skipped) {
         skipped.store(u32::from(cli.without.iter().any(|name| name == kind.0)), Relaxed);

@@ -34,6 +34,8 @@ pub(crate) struct Report {
     pub(crate) done: [AtomicU64; STEPS_MAX],
     /// 1 for a kind of step that is left out.
     pub(crate) skipped: [AtomicU32; STEPS_MAX],
+    /// 1 if a process may miss what another reads of it: pleat's user mode.
+    pub(crate) others_miss: AtomicU32,
     failed: AtomicU32,
     text_bytes: AtomicU32,
     text: [AtomicU8; TEXT],
