@@ -120,6 +120,15 @@ impl Turn {
         self.compile("lost.c", &["-rdynamic", "-Wl,--no-as-needed", &first])
     }
 
+    /// Checks that the run's memory went through pleat: a program beside the budget is right whatever pleat does.
+    ///
+    /// # Panics
+    /// If hardly any page was folded.
+    pub fn assert_folded(&self, run: &Run) {
+        let encoded = stats(self)["pages_encoded"].as_u64().unwrap_or(0);
+        assert!(encoded > 500, "only {encoded} pages were folded: the test proves nothing; pleat said: {}", run.stderr);
+    }
+
     /// Checks that a run has left nothing: no swap file, no shared memory, no process.
     ///
     /// # Panics

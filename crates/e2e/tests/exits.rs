@@ -22,6 +22,7 @@ fn compare(name: &str, source: &str, kind: &str, check: impl Fn(&Run, &Run)) {
         assert_same(&before, &after);
         assert_eq!(after.stdout, b"all well\n");
         check(&before, &after);
+        turn.assert_folded(&after);
         turn.assert_clean(&after);
     }
 }

@@ -236,6 +236,7 @@ fn compare_forks(name: &str, source: &str, arguments: [&str; 2], ram: &str) {
     let before = plain(&command);
     let after = folded(&turn.options(ram), &command);
     assert_same(&before, &after);
+    turn.assert_folded(&after);
     turn.assert_clean(&after);
 }
 
@@ -278,6 +279,7 @@ fn what_a_child_does_not_have() {
     let before = plain(&words([&program]));
     let after = folded(&turn.options("24M"), &words([&program]));
     assert_same(&before, &after);
+    turn.assert_folded(&after);
     turn.assert_clean(&after);
 }
 
@@ -332,6 +334,7 @@ fn assert_forks(name: &str, arguments: [&str; 3], fault: Option<&str>) {
         let after = folded_by(pleat);
         println!("{kind} {mode}: {:.1?}", after.wall);
         assert_same(&before, &after);
+        turn.assert_folded(&after);
         turn.assert_clean(&after);
     }
 }
@@ -487,6 +490,7 @@ fn is_equal_in_both_modes(name: &str, source: &str, ram: &str) {
         print!("{mode}: {:.2?}; {}", after.wall, after.stderr);
         let said = String::from_utf8_lossy(&after.stdout);
         assert_eq!((after.shell_status(), &*said), (0, "equal\n"), "{}", after.stderr);
+        turn.assert_folded(&after);
         turn.assert_clean(&after);
     }
 }
@@ -523,6 +527,7 @@ fn calls_by_the_function_syscall_replace_and_discard_memory() {
         print!("{source}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
         assert!(before.stdout.ends_with(b"equal\n"), "{}", String::from_utf8_lossy(&before.stdout));
         assert_same(&before, &after);
+        turn.assert_folded(&after);
         turn.assert_clean(&after);
     }
 }

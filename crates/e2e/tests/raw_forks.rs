@@ -31,6 +31,7 @@ fn run_in(mode: &str, name: &str, arguments: &[&str]) -> Option<(Run, Run)> {
     println!("{arguments:?} {mode}: {:.2?} against {:.2?}\n{}", after.wall, before.wall, after.stderr);
     assert_same(&before, &after);
     assert_eq!(after.stdout, b"all well\n");
+    turn.assert_folded(&after);
     turn.assert_clean(&after);
     Some((before, after))
 }
