@@ -130,6 +130,9 @@ fn misbehave(keeper: &Keeper) {
         b"handler-stalls" => loop {
             thread::sleep(Duration::from_secs(1000));
         },
+        b"handler-spins" => loop {
+            core::hint::black_box(());
+        },
         b"handler-exits" => thread::exit_thread(),
         b"handler-panics" => panic!("PLEAT_FAULT asked for it"),
         _ => {}

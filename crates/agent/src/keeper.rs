@@ -22,6 +22,7 @@ use store::AnyStore;
 use sys::addresses::Lifted;
 use sys::kernel::Kernel;
 use sys::linux::{Linux, Openings, Quarters};
+use sys::proc_files::Condition;
 use sys::process::RaisedLimit;
 use sys::thread::{self, Descriptors};
 use sys::uffd::Faults;
@@ -345,6 +346,8 @@ struct Watchdog {
     /// The deed that the handler was seen at, and for how long.
     busy_since: u64,
     seen_for_ns: u64,
+    /// What the handler was at when half of the time had passed.
+    half_way: Option<Condition>,
     running: RunningTime,
     /// The handler waits for the swap device.
     reading: Lasting,
@@ -398,13 +401,18 @@ impl Watchdog {
         let is_waited_for = busy_since != 0 || keeper.pager.kernel.has_messages();
         if busy_since != self.busy_since || !is_waited_for || is_reading {
             self.busy_since = busy_since;
-            self.seen_for_ns = 0;
+            (self.seen_for_ns, self.half_way) = (0, None);
             return;
         }
         self.seen_for_ns += step;
+        let condition = || keeper.pager.kernel.files().condition(keeper.handler.load(Ordering::Relaxed));
+        if self.seen_for_ns > STUCK_NS / 2 && self.half_way.is_none() {
+            self.half_way = condition();
+        }
         if self.seen_for_ns > STUCK_NS {
-            if keeper.pager.kernel.files().is_stopped(keeper.handler.load(Ordering::Relaxed)) {
-                self.seen_for_ns = 0;
+            let is_starved = |now: Condition| self.half_way.is_some_and(|before| now.is_starved_since(before));
+            if condition().is_some_and(|now| now.is_stopped() || is_starved(now)) {
+                (self.seen_for_ns, self.half_way) = (0, None);
                 return;
             }
             fail(format_args!("the fault handler is stuck or dead, the program is ended: its memory cannot be served"));

@@ -65,6 +65,8 @@ struct Custodian {
     ledger: Option<&'static Ledger>,
     /// More descriptors than this are not held.
     held_max: usize,
+    /// It has been told that there were more.
+    has_told: bool,
 }
 
 /// The custodian of a run, on a thread of its own.
@@ -117,7 +119,13 @@ impl Custodian {
     fn new(reception: Reception, wards: Vec<Ward>) -> Self {
         // The soft limit is raised to it.
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
-        Self { reception, wards, ledger: None, held_max: limit.saturating_sub(DESCRIPTORS_LEFT) as usize }
+        Self {
+            reception,
+            wards,
+            ledger: None,
+            held_max: limit.saturating_sub(DESCRIPTORS_LEFT) as usize,
+            has_told: false,
+        }
     }
 
     /// Until `stop` ends; without it until nobody is left.
@@ -159,6 +167,13 @@ impl Custodian {
             has_called = true;
             if self.wards.iter().map(Ward::held).sum::<usize>() < self.held_max {
                 self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false });
+            } else if !self.has_told {
+                self.has_told = true;
+                say(format_args!(
+                    "more processes are managed than there are descriptors for ({}): who shares the memory of one of the others and outlives \
+                     it reads zeros; raise the hard limit on open files (ulimit -Hn)",
+                    self.held_max
+                ));
             }
         }
         has_called

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use page::ByteCount;
-use pager::ledger::tracing::Traceable;
+use pager::ledger::tracing::{AgentThread, Traceable};
 use pager::ledger::{Counter, Gauge, Ledger, PROCESSES_MAX, Phase, Process};
 use serde::Serialize;
+use sys::proc_files::Condition;
 
 use crate::numbers::Numbers;
 use crate::proc::{self, Stat, has_stopped_thread};
@@ -48,6 +49,8 @@ struct Tracked {
     /// The handler's `busy_since_ns`, and how long it has been seen unchanged.
     busy_since_ns: u64,
     busy_for: Duration,
+    /// What the handler was at when half of the time had passed.
+    half_way: Option<Condition>,
 }
 
 /// What one look found.
@@ -261,6 +264,7 @@ impl Tracked {
             sharing: Sharing::default(),
             promises: Promises::default(),
             busy_since_ns: 0,
+            half_way: None,
             busy_for: Duration::ZERO,
         }
     }
@@ -306,16 +310,24 @@ impl Tracked {
         let since = entry.busy_since_ns.load(Relaxed);
         if since == 0 || since != self.busy_since_ns || entry.is_reading() {
             self.busy_since_ns = since;
-            self.busy_for = Duration::ZERO;
+            (self.busy_for, self.half_way) = (Duration::ZERO, None);
             return false;
         }
         let may_run = Stat::of(self.pid).is_some_and(|stat| !stat.is_stopped()) && !proc::is_frozen(self.pid);
         if may_run {
             self.busy_for += elapsed.min(LOOK_COUNTS_MAX);
         }
-        if self.busy_for > STUCK_AFTER && has_stopped_thread(self.pid) {
-            // A debugger holds the handler alone. When it lets go the handler has its time once more.
-            self.busy_for = Duration::ZERO;
+        let condition = || Condition::of(self.pid, entry.tracing.threads[AgentThread::Handler as usize].number());
+        if self.busy_for > STUCK_AFTER / 2 && self.half_way.is_none() {
+            self.half_way = condition();
+        }
+        if self.busy_for > STUCK_AFTER {
+            let is_starved =
+                || self.half_way.zip(condition()).is_some_and(|(before, now)| now.is_starved_since(before));
+            if has_stopped_thread(self.pid) || is_starved() {
+                // A debugger holds the handler alone, or others have the processors. The handler has its time once more.
+                (self.busy_for, self.half_way) = (Duration::ZERO, None);
+            }
         }
         self.busy_for > STUCK_AFTER
     }

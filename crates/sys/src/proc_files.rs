@@ -155,10 +155,9 @@ impl ProcFiles {
         Stat::read(&self.stat)?.field(10)
     }
 
-    /// Whether a thread of this process is stopped, which a debugger does to one alone.
-    pub fn is_stopped(&self, thread: u32) -> bool {
-        let stat = self.stat_at(format_args!("task/{thread}/stat"));
-        stat.is_some_and(|stat| matches!(stat.state(), Some(b'T' | b't')))
+    /// What a thread of this process is at; `None` if there is none of that number.
+    pub fn condition(&self, thread: u32) -> Option<Condition> {
+        Condition::read(&self.stat_at(format_args!("task/{thread}/stat"))?)
     }
 
     /// Whether only `others` threads are left of this process: see [`has_only`].
@@ -176,6 +175,41 @@ impl ProcFiles {
         Stat::read(rustix::fs::openat(&self.directory, Path::of(path)?.as_c_str(), READ, Mode::empty()).ok()?)
     }
 }
+
+/// What a thread is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// The kernel's letter for it.
+    state: u8,
+    /// For how long it has had a processor, in hundredths of a second.
+    ticks: u64,
+}
+
+impl Condition {
+    /// That of a thread of another process.
+    pub fn of(pid: u32, thread: u32) -> Option<Self> {
+        let path = Path::of(format_args!("/proc/{pid}/task/{thread}/stat"))?;
+        Self::read(&Stat::read(rustix::fs::open(path.as_c_str(), READ, Mode::empty()).ok()?)?)
+    }
+
+    fn read(stat: &Stat) -> Option<Self> {
+        Some(Self { state: stat.state()?, ticks: stat.field(14)? + stat.field(15)? })
+    }
+
+    /// Whether it is stopped, which a debugger does to one thread alone.
+    pub fn is_stopped(self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+
+    /// Whether it could run, and since it was at `before`, five seconds ago or more, others have had the processors: it is of low
+    /// priority, or the machine has much more to do than it can.
+    pub fn is_starved_since(self, before: Self) -> bool {
+        self.state == b'R' && self.ticks.saturating_sub(before.ticks) < STARVED_TICKS
+    }
+}
+
+/// A second: who does nothing but run has a fifth of two processors that ten others want, too.
+const STARVED_TICKS: u64 = 100;
 
 /// Whether the main thread of a process has ended, and but so many others have not.
 pub(crate) fn has_only(stat: &Stat, others: u32) -> bool {
@@ -286,6 +320,29 @@ mod tests {
 
     use super::*;
     use crate::Area;
+
+    #[test]
+    fn a_thread_is_starved_that_could_run_and_does_not() {
+        let at = |state, ticks| Condition { state, ticks };
+        let before = at(b'R', 5000);
+        for (now, is_starved) in [
+            (at(b'R', 5099), true),
+            (at(b'R', 5100), false),
+            (at(b'S', 5000), false),
+            (at(b'D', 5000), false),
+            (at(b't', 5000), false),
+        ] {
+            assert_eq!(now.is_starved_since(before), is_starved, "{now:?}");
+            assert_eq!(now.is_stopped(), now.state == b't');
+        }
+        let files = ProcFiles::open(None).unwrap();
+        let own = files.condition(crate::thread::thread_id()).unwrap();
+        assert_eq!(own.state, b'R');
+        while files.condition(crate::thread::thread_id()).unwrap().ticks <= own.ticks + 2 {}
+        assert_eq!((files.condition(u32::MAX), Condition::of(crate::thread::process_id(), u32::MAX)), (None, None));
+        let by_path = Condition::of(crate::thread::process_id(), crate::thread::thread_id()).unwrap();
+        assert!(by_path.state == b'R' && by_path.ticks > own.ticks);
+    }
 
     #[test]
     fn what_a_child_has_instead_is_told() {

@@ -156,18 +156,13 @@ pub struct Piece {
     pub end: usize,
 }
 
-/// Pieces by address.
+/// Pieces by address. As a rule not on the stack: that may be the alternate one of a signal handler, a few kilobytes.
 #[derive(Debug)]
 pub struct Pieces {
-    memory: PiecesMemory,
+    memory: Option<Area>,
+    /// Without that.
+    few: [Piece; Self::FEW],
     count: usize,
-}
-
-/// As a rule not on the stack: that may be the alternate one of a signal handler, a few kilobytes.
-#[derive(Debug)]
-enum PiecesMemory {
-    Apart(Area),
-    OnStack([Piece; Pieces::FEW]),
 }
 
 impl Pieces {
@@ -178,24 +173,24 @@ impl Pieces {
 
     /// None yet.
     pub fn new() -> Result<Self, Errno> {
-        let area = Area::reserve(Self::MAX * size_of::<Piece>())?;
-        Ok(Self { memory: PiecesMemory::Apart(area), count: 0 })
+        let memory = Area::reserve(Self::MAX * size_of::<Piece>())?;
+        Ok(Self { memory: Some(memory), ..Self::few() })
     }
 
     fn few() -> Self {
-        Self { memory: PiecesMemory::OnStack([Piece::default(); Self::FEW]), count: 0 }
+        Self { memory: None, few: [Piece::default(); Self::FEW], count: 0 }
     }
 
     /// Adds one. `false`: there are too many.
     pub fn push(&mut self, piece: Piece) -> bool {
         let at = self.count;
-        match &mut self.memory {
-            PiecesMemory::Apart(area) if at < Self::MAX => {
-                let place = area.base().cast::<Piece>().wrapping_add(at);
+        match &self.memory {
+            Some(area) if at < Self::MAX => {
+                let first: *mut Piece = area.base().cast();
                 // SAFETY: the area has room for that many, and nobody else knows it.
-                unsafe { place.write(piece) };
+                unsafe { first.wrapping_add(at).write(piece) };
             }
-            PiecesMemory::OnStack(pieces) if at < Self::FEW => pieces[at] = piece,
+            None if at < Self::FEW => self.few[at] = piece,
             _ => return false,
         }
         self.count += 1;
@@ -205,8 +200,8 @@ impl Pieces {
     fn all(&self) -> &[Piece] {
         match &self.memory {
             // SAFETY: so many have been written, and `self` is borrowed meanwhile.
-            PiecesMemory::Apart(area) => unsafe { core::slice::from_raw_parts(area.base().cast(), self.count) },
-            PiecesMemory::OnStack(pieces) => &pieces[..self.count],
+            Some(area) => unsafe { core::slice::from_raw_parts(area.base().cast(), self.count) },
+            None => &self.few[..self.count],
         }
     }
 

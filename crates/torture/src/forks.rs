@@ -296,6 +296,15 @@ fn may_miss() -> bool {
     report().others_miss.load(Relaxed) != 0
 }
 
+/// Whether a process that has refused something has been killed meanwhile: then it has no child any more, in a moment.
+fn has_ended(parent: libc::pid_t) -> bool {
+    (0..1000).any(|_| {
+        std::thread::sleep(core::time::Duration::from_millis(1));
+        // SAFETY: asks for a number.
+        unsafe { libc::getppid() != parent }
+    })
+}
+
 fn look_at_parent(worker: &Worker, from: usize, key: Key) {
     // SAFETY: asks for a number.
     let parent = unsafe { libc::getppid() };
@@ -306,7 +315,7 @@ fn look_at_parent(worker: &Worker, from: usize, key: Key) {
     match looked {
         // Forbidden by a security module.
         Ok((PAGE, Ok(()))) | Err(libc::EPERM) => {}
-        Err(libc::EFAULT) if may_miss() => {}
+        Err(libc::EFAULT) if may_miss() || has_ended(parent) => {}
         Ok((PAGE, Err(wrong))) => worker.fail("the parent's page", &Trouble::Other("another word", wrong.found)),
         Ok((bytes, _)) => worker.fail("the parent's page", &Trouble::Other("short", bytes as u64)),
         Err(errno) => worker.fail("the parent's page", &Trouble::Refused("process_vm_readv", errno)),
@@ -342,7 +351,10 @@ fn fill_in_parent(worker: &Worker, parent: u32, to: usize, key: Key) {
     match written {
         Ok(PAGE) => {}
         // As for `look_at_parent`; or he has ended.
-        Err(errno) if matches!(errno, libc::EPERM | libc::ESRCH) || errno == libc::EFAULT && may_miss() => {
+        Err(errno)
+            if matches!(errno, libc::EPERM | libc::ESRCH)
+                || errno == libc::EFAULT && (may_miss() || has_ended(parent as libc::pid_t)) =>
+        {
             report().children.fetch_sub(1, Relaxed);
             calls::exit(NOT_WRITTEN)
         }

@@ -59,6 +59,11 @@ impl Traceable {
         self.state.store(state, Release);
     }
 
+    /// The thread's number; 0 if there has been none.
+    pub fn number(&self) -> u32 {
+        self.thread.load(Relaxed)
+    }
+
     /// For the agent: whether the thread is traced; `None` as long as nobody has answered.
     pub fn answer(&self) -> Option<bool> {
         match self.state.load(Acquire) {

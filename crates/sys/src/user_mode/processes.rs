@@ -136,7 +136,8 @@ fn prepare(wish: &Wish) -> bool {
         is_noted = may_pin(start, wish.stack_top);
     }
     if wish.flags & CLONE_SETTLS != 0 && KEPT.find(wish.thread_block).is_none() {
-        is_noted &= may_pin(wish.thread_block.saturating_sub(THREAD_BLOCK_BYTES / 2), wish.thread_block + THREAD_BLOCK_BYTES);
+        is_noted &=
+            may_pin(wish.thread_block.saturating_sub(THREAD_BLOCK_BYTES / 2), wish.thread_block + THREAD_BLOCK_BYTES);
     }
     is_noted
 }
