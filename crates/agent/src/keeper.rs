@@ -394,7 +394,8 @@ impl Watchdog {
         }
         self.next_look_ns = now + STEP_NS_MAX / 2;
         let step = self.running.step_ns(now);
-        let is_reading = keeper.entry().is_reading();
+        // Who has gone reads no more.
+        let is_reading = keeper.entry().is_reading() && !keeper.is_gone();
         self.look_at_device(is_reading, now);
         let busy_since = keeper.entry().busy_since_ns.load(Ordering::Relaxed);
         // An idle handler with work waiting is as stuck as a busy one.

@@ -87,6 +87,10 @@ static int reserve_stacks(void) {
         if (stacks[count] == MAP_FAILED) break;
     }
     int is_refused = count < COUNT && errno == ENOMEM;
+    // Nor does it replace anything then.
+    void *middle = memory + WORDS / 2;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_STACK;
+    is_refused &= mmap(middle, BYTES, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED && errno == ENOMEM;
     while (count--) munmap(stacks[count], BYTES);
     pthread_t thread;
     return is_refused && !pthread_create(&thread, 0, ask, "again") && !pthread_join(thread, 0);

@@ -439,7 +439,7 @@ fn or_put_back(result: Result<u64, Errno>, forgotten: Option<Forgotten>) -> Resu
 /// Maps a stack, which is never managed: it is noted before a scan can see it as memory that could be. `NOMEM` beyond as many as can be
 /// noted: to the program as if there were too many threads.
 fn map_stack(arguments: [u64; 6]) -> Result<u64, Errno> {
-    let [_, bytes, protection, flags, ..] = arguments;
+    let [at, bytes, protection, flags, ..] = arguments;
     let call = |number, arguments: [u64; 6]| {
         // SAFETY: the program's own call, or the protection that it has asked for.
         thread::errno(unsafe { syscall(number, arguments.map(|argument| argument as usize)) })
@@ -449,8 +449,17 @@ fn map_stack(arguments: [u64; 6]) -> Result<u64, Errno> {
     if is_hidden {
         first[2] = 0;
     }
-    let start = call(number::MMAP, first)? as u64;
-    if !keep(start, bytes) {
+    // Noted before: what is refused must not have replaced anything.
+    let replaces = flags & MAP_FIXED != 0 && is_range(at as usize, bytes as usize);
+    if replaces && !keep(at, bytes) {
+        return Err(Errno::NOMEM);
+    }
+    let mapped = call(number::MMAP, first);
+    if replaces && mapped.is_err() {
+        KEPT.cut(at, at + bytes.next_multiple_of(4096));
+    }
+    let start = mapped? as u64;
+    if !replaces && !keep(start, bytes) {
         call(number::MUNMAP, [start, bytes, 0, 0, 0, 0])?;
         return Err(Errno::NOMEM);
     }
