@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use pager::ledger::{LEDGER_VARIABLE, Ledger};
+use pager::ledger::{LEDGER_VARIABLE, Ledger, Notice};
 use sys::Errno;
 
 use crate::entry::{self, Identity};
@@ -212,8 +212,23 @@ static HOOKS: sys::user_mode::Hooks = sys::user_mode::Hooks {
     has_own_network: crate::unshare::has_own_network,
     held_bytes_max: || agent().map_or(u64::MAX, Agent::held_bytes_max),
     say: |text| failure::say(format_args!("{text}")),
+    has_refused: say_refused,
     fail: |text| failure::fail(format_args!("{text}, the program is ended")),
 };
+
+/// Who asks for these does without them where they are not known, and may be much slower: the user is to know why.
+fn say_refused(call: &str) {
+    let notice = match call {
+        "io_uring_setup" => Notice::IoUring,
+        "userfaultfd" => Notice::Userfaultfd,
+        _ => return,
+    };
+    if agent().is_some_and(|agent| agent.membership().ledger.is_first(notice)) {
+        failure::say(format_args!(
+            "{call} is refused (ENOSYS): user mode cannot follow what the kernel does by it later"
+        ));
+    }
+}
 
 /// Why we must stay idle in this process, if we must.
 fn obstacle(arguments: *const *const c_char, environment: *const *const c_char) -> Option<&'static str> {
@@ -238,7 +253,7 @@ fn register_fork_handlers() -> Option<RegisterForkHandlers> {
 /// The process runs as it would without us. One line in a run: there may be thousands like it.
 fn stay_idle(ledger: &Ledger, reason: &str) {
     let pid = sys::thread::process_id();
-    if ledger.warned.swap(1, Ordering::Relaxed) == 0 {
+    if ledger.is_first(Notice::Outside) {
         failure::say(format_args!("process {pid} runs outside the budget: {reason}"));
     }
 }

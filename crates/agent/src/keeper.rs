@@ -16,7 +16,7 @@ use page::{ByteCount, PAGE_BYTES, PageCount};
 use pager::ledger::occupant::Occupancy;
 use pager::ledger::reference_log::{Owner, ReferenceLog};
 use pager::ledger::tracing::AgentThread;
-use pager::ledger::{Counter, Phase, Process};
+use pager::ledger::{Counter, Notice, Phase, Process};
 use pager::{Config, Pager, Party, Reclaimer, Standing};
 use store::AnyStore;
 use sys::addresses::Lifted;
@@ -175,7 +175,7 @@ fn run_unmanaged(agent: &Agent, obstacle: &Obstacle) -> ! {
 pub(crate) fn say_unmanaged(agent: &Agent, Obstacle { what, errno }: &Obstacle) {
     let membership = agent.membership();
     let pid = thread::process_id();
-    if membership.ledger.warned.swap(1, Ordering::Relaxed) == 0 {
+    if membership.ledger.is_first(Notice::Outside) {
         say(format_args!("process {pid} runs outside the budget: {what}: {errno:?}"));
     }
 }
@@ -335,7 +335,7 @@ fn report_exhausted(membership: &Membership, trouble: Option<BackingError>) {
             format_args!("the budget of {budget_mib} MiB cannot be met, stopping the program: {advice}"),
         );
     }
-    if membership.ledger.warned.swap(1, Ordering::Relaxed) == 0 {
+    if membership.ledger.is_first(Notice::Exceeds) {
         say(format_args!("the budget of {budget_mib} MiB cannot be met, the program goes on above it: {advice}"));
     }
 }

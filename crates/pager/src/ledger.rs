@@ -442,6 +442,12 @@ impl Ledger {
         name
     }
 
+    /// Whether nobody in the run has printed this line yet; from now on somebody has.
+    pub fn is_first(&self, notice: Notice) -> bool {
+        let bit = 1 << notice as u32;
+        self.printed.fetch_or(bit, Relaxed) & bit == 0
+    }
+
     /// Leaves a line for `pleat run` to print. One at a time: a second one, before the first is printed, is lost.
     pub fn leave_message(&self, line: &str) {
         if self.message_state.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
@@ -460,6 +466,19 @@ impl Ledger {
         self.message_state.store(0, Release);
         Some(text)
     }
+}
+
+/// Lines that a run prints once, though there may be thousands of processes with reason to.
+#[derive(Clone, Copy, Debug)]
+pub enum Notice {
+    /// The warning of `--when-full exceed`.
+    Exceeds,
+    /// A process runs outside the budget.
+    Outside,
+    /// In user mode, a program has asked for a ring.
+    IoUring,
+    /// In user mode, a program has asked for a userfaultfd.
+    Userfaultfd,
 }
 
 /// What the run was asked for, and the words its processes share. Zero-filled memory is a valid ledger with no
@@ -498,8 +517,8 @@ pub struct Ledger {
     pub runner_pid: AtomicU32,
     /// Looks of `pleat run`, a sign of life; a futex.
     pub runner_ticks: AtomicU32,
-    /// 1 once the warning of `--when-full exceed` has been printed, so that a run prints it once.
-    pub warned: AtomicU32,
+    /// A bit for each [`Notice`] that has been printed.
+    pub printed: AtomicU32,
     /// State of `message`: 0 empty, 1 being written, 2 for `pleat run` to print and to set to 0.
     pub message_state: AtomicU32,
     /// A line that an agent could not write to its program's standard error; UTF-8, zero-padded.

@@ -17,6 +17,8 @@ pub struct Hooks {
     pub held_bytes_max: fn() -> u64,
     /// Tells the program's user something.
     pub say: fn(&str),
+    /// A call has been refused (ENOSYS): its name.
+    pub has_refused: fn(&'static str),
     /// Ends the program with a reason.
     pub fail: fn(&str) -> !,
 }

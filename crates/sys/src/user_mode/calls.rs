@@ -92,8 +92,16 @@ const ANY: Class = Class::Holds(&[Any]);
 
 /// What call `number` is. One that is newer than this table is taken for one with pages behind its pointers.
 pub(super) fn class(number: u64) -> Class {
-    let at = CALLS.binary_search_by_key(&number, |call| u64::from(call.0));
-    at.map_or(ANY, |at| CALLS[at].2)
+    find(number).map_or(ANY, |call| call.2)
+}
+
+/// What call `number` is called, if the table has it.
+pub(super) fn name(number: u64) -> &'static str {
+    find(number).map_or("?", |call| call.1)
+}
+
+fn find(number: u64) -> Option<&'static (u16, &'static str, Class)> {
+    CALLS.binary_search_by_key(&number, |call| u64::from(call.0)).ok().map(|at| &CALLS[at])
 }
 
 #[rustfmt::skip]

@@ -63,7 +63,10 @@ pub(super) extern "C" fn handle(_signal: u64, information: *const u64, context: 
         Class::Return => deliver::go_back(context),
         Class::SignalStack => change_signal_stack(context, place),
         Class::Process => processes::make(context, place),
-        Class::Refused => context.rax = answer(Err(Errno::NOSYS)),
+        Class::Refused => {
+            (hooks().has_refused)(calls::name(context.rax));
+            context.rax = answer(Err(Errno::NOSYS));
+        }
     }
 }
 
