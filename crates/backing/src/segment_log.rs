@@ -36,6 +36,8 @@ pub const SEGMENT_BYTES: usize = 1 << 20;
 const WRITES_MAX: usize = 2;
 /// Segments in memory: one open, two being written, one waiting. Behind that, appends are pushed back.
 const PLAINS_MAX: usize = 4;
+/// How many segments a medium has to take, once one has failed, before it is trusted to take all that it is to hold.
+pub(crate) const DOUBT: u32 = 16;
 /// Free places that appends leave to the cleaner, without which it could not make more of them.
 const RESERVE: u32 = 1;
 /// Idle memory kept for the next segments: an open one, and as many on their way as there may be writes.
@@ -127,6 +129,8 @@ pub struct SegmentLog {
     failed: usize,
     /// No write before `retry`.
     is_held: bool,
+    /// Segments that have to be written before the medium is trusted again.
+    doubt: u32,
     cleaning: Option<u32>,
     /// Our segments on disk and the live bytes in them when the last search for one to clean found none.
     vain_search: Option<(u64, u64)>,
@@ -187,6 +191,7 @@ impl SegmentLog {
             trouble: None,
             failed: 0,
             is_held: false,
+            doubt: 0,
             cleaning: None,
             vain_search: None,
             spare_plains: Vec::with_capacity(SPARE_PLAINS_MAX),
@@ -204,6 +209,13 @@ impl SegmentLog {
     pub fn has_room(&self, encoding_bytes: usize) -> bool {
         let fits = self.open.as_ref().is_some_and(|open| open.plain.has_room(encoding_bytes));
         self.trouble.is_none() && (fits || self.has_free_segment(RESERVE))
+    }
+
+    /// Whether encodings should be kept in memory until they can be appended: there is room, and where a write has failed lately nothing
+    /// else waits for a medium that may fail again.
+    pub fn is_worth_waiting_for(&self, encoding_bytes: usize) -> bool {
+        let is_behind = self.writing > 0 || !self.sealed.is_empty();
+        self.has_room(encoding_bytes) && !(self.doubt > 0 && is_behind)
     }
 
     /// Appends, and leaves `reserve` places free if a new segment must be opened.
@@ -279,15 +291,13 @@ impl SegmentLog {
             self.places.put_back(place);
             self.trouble = Some(error);
             self.is_held = true;
+            self.doubt = DOUBT;
             let segment = self.segment_mut(number);
             segment.state = State::Sealed(plain);
             let failed_before = core::mem::replace(&mut segment.failed, true);
-            let is_dead = segment.live_entries == 0;
             self.failed += usize::from(!failed_before);
             self.sealed.push_front(number);
-            if is_dead {
-                self.free_segment(number);
-            }
+            self.free_if_idle(number);
             return;
         }
         drop(plain);
@@ -305,6 +315,7 @@ impl SegmentLog {
         let (live_entries, live_bytes) = (segment.live_entries, segment.live_bytes);
         self.recycle(plain);
         self.forgive(number);
+        self.doubt = self.doubt.saturating_sub(1);
         self.totals.memory_entries -= u64::from(live_entries);
         self.totals.own_disk_live_bytes += u64::from(live_bytes);
         self.totals.own_disk_segments += 1;

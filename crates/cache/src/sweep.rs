@@ -140,6 +140,7 @@ impl<S: Store> Cache<S> {
     /// Whether an outcome would make the process smaller at all. What no codec makes smaller must go below, and the log
     /// is asked each time: when it was full last, room may have come since without anybody offering it something.
     pub fn gains(&self, outcome: Outcome<'_>) -> bool {
-        !matches!(outcome, Outcome::Incompressible(_)) || self.log.as_ref().is_some_and(|log| log.has_room(PAGE_BYTES))
+        let goes_below = || self.log.as_ref().is_some_and(|log| log.is_worth_waiting_for(PAGE_BYTES));
+        !matches!(outcome, Outcome::Incompressible(_)) || goes_below()
     }
 }

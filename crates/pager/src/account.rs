@@ -119,18 +119,27 @@ impl Accounts {
         free < self.exhausted.unwrap_or(self.marks.low.0 as i64)
     }
 
-    /// Reclaim cannot make more room, or can again. Where next to nothing of the program is in memory, what it has made is what the last
-    /// faults have brought, and no sign that the budget can be met: then faults need not wait until as much is free as should be, only
+    /// What may be taken beyond the share before reclaim looks again.
+    pub(crate) fn allowance(&self) -> u64 {
+        (self.share.0 / ALLOWANCE_DIVISOR).max(ALLOWANCE_MIN)
+    }
+
+    /// Whether next to nothing of the program is in memory.
+    pub(crate) fn is_bare(&self, holdings: Holdings) -> bool {
+        holdings.pages.bytes().0 <= 2 * self.allowance()
+    }
+
+    /// Reclaim cannot make more room than `reached`, or can again. Where memory is bare, what it has made is what the last faults
+    /// have brought, and no sign that the budget can be met: then faults need not wait until as much is free as should be, only
     /// until as much is as there was before.
-    pub(crate) fn set_exhausted(&mut self, is_exhausted: bool, holdings: Holdings, now_ns: u64) {
+    pub(crate) fn set_exhausted(&mut self, reached: Option<i64>, holdings: Holdings, now_ns: u64) {
         let free = self.free(holdings);
         let held = (self.share.0 as i64 - free).max(0) as u64;
-        self.immovable.look(is_exhausted, held, now_ns);
-        let allowance = (self.share.0 / ALLOWANCE_DIVISOR).max(ALLOWANCE_MIN);
-        let is_bare = holdings.pages.bytes().0 <= 2 * allowance;
-        let level = free - allowance as i64;
-        let level =
-            if is_exhausted { Some(level) } else { self.exhausted.filter(|_| is_bare).map(|old| old.max(level)) };
+        self.immovable.look(reached.is_some(), held, now_ns);
+        let allowance = self.allowance();
+        let below = |free: i64| free - allowance as i64;
+        let still = || self.exhausted.filter(|_| self.is_bare(holdings)).map(|old| old.max(below(free)));
+        let level = reached.map(below).or_else(still);
         self.exhausted = level.filter(|&level| self.is_pressed(level));
     }
 }
@@ -155,12 +164,12 @@ mod tests {
         holdings.pages += PageCount(15104);
         assert!(accounts.is_short(accounts.free(holdings)) && accounts.goal(holdings).0 > 0);
         let free = accounts.free(holdings);
-        accounts.set_exhausted(true, holdings, 0);
+        accounts.set_exhausted(Some(accounts.free(holdings)), holdings, 0);
         assert!(!accounts.is_short(free) && !accounts.wants_reclaim(free));
         let allowance = (100 * MIB / ALLOWANCE_DIVISOR) as i64;
         assert!(!accounts.is_short(free - allowance) && accounts.is_short(free - allowance - 1));
         assert!(accounts.wants_reclaim(free - allowance - 1));
-        accounts.set_exhausted(false, holdings, 0);
+        accounts.set_exhausted(None, holdings, 0);
         assert!(accounts.is_short(free));
     }
 
@@ -172,21 +181,21 @@ mod tests {
         let none = Holdings::default();
         let with = |bytes: u64| Holdings { pages: PageCount(bytes / 4096), ..none };
         let bottom = accounts.free(none) - allowance;
-        accounts.set_exhausted(true, none, 0);
+        accounts.set_exhausted(Some(accounts.free(none)), none, 0);
         for holdings in [with(ALLOWANCE_MIN), none, with(2 * ALLOWANCE_MIN)] {
-            accounts.set_exhausted(false, holdings, 0);
+            accounts.set_exhausted(None, holdings, 0);
             assert!(!accounts.is_short(bottom) && accounts.is_short(bottom - 1), "{holdings:?}");
         }
         accounts.agent = ByteCount(23 * MIB);
-        accounts.set_exhausted(false, none, 0);
+        accounts.set_exhausted(None, none, 0);
         assert!(accounts.is_short(bottom), "what has become free stays so");
-        accounts.set_exhausted(false, with(MIB), 0);
+        accounts.set_exhausted(None, with(MIB), 0);
         assert!(accounts.is_short(accounts.free(none)), "there is something to make room of");
-        accounts.set_exhausted(false, none, 0);
+        accounts.set_exhausted(None, none, 0);
         assert!(accounts.is_short(accounts.free(none)), "nothing was in vain since");
-        accounts.set_exhausted(true, none, 0);
+        accounts.set_exhausted(Some(accounts.free(none)), none, 0);
         accounts.agent = ByteCount(MIB);
-        accounts.set_exhausted(false, none, 0);
+        accounts.set_exhausted(None, none, 0);
         assert_eq!(accounts.exhausted, None, "there is room");
     }
 
@@ -194,8 +203,9 @@ mod tests {
     fn what_does_not_go_is_fixed_and_tried_again_bit_by_bit() {
         let mut accounts = Accounts::new(ByteCount(16 * MIB), ByteCount(MIB));
         let holdings = |mib: u64| Holdings { pages: PageCount((mib - 1) * 256), ..Holdings::default() };
-        let mut fixed_after = |is_exhausted, mib, seconds: u64| {
-            accounts.set_exhausted(is_exhausted, holdings(mib), seconds * SECOND_NS);
+        let mut fixed_after = |is_exhausted: bool, mib, seconds: u64| {
+            let reached = is_exhausted.then(|| accounts.free(holdings(mib)));
+            accounts.set_exhausted(reached, holdings(mib), seconds * SECOND_NS);
             accounts.fixed(holdings(mib)).0 / MIB
         };
         assert_eq!(fixed_after(false, 32, 10), 1);

@@ -15,7 +15,7 @@ use sys::kernel::Kernel;
 use crate::Pager;
 use crate::division::Looks;
 use crate::eviction::{ENCODE_BATCH, Evicted, Worker, evict_shared};
-use crate::exhaustion::{Effort, Exhaustion};
+use crate::exhaustion::{Effort, Exhaustion, Room};
 use crate::idleness::{Grounds, Idle};
 use crate::ledger::{Counter, Gauge};
 use crate::places::Told;
@@ -162,7 +162,7 @@ impl Reclaimer {
         pager.look_at_area();
         let mut effort = self.reclaim(pager, until_ns);
         let written = self.write_back(pager, until_ns);
-        effort.has_gained |= written > ByteCount::ZERO;
+        effort.note_written(written);
         effort.device = pager.desk.is_busy().then(|| pager.entry.count(Counter::WrittenBackBytes));
         self.clean(pager);
         self.compact(pager, until_ns);
@@ -331,7 +331,6 @@ impl Reclaimer {
             effort.resident = state.cache.census().resident;
             state.ring.filled_ever()
         };
-        let mut encoded_frames = 0;
         while pager.kernel.now_ns() < until_ns {
             let mut state = pager.lock();
             if state.is_high() {
@@ -361,7 +360,8 @@ impl Reclaimer {
                 continue;
             }
             let encoded = self.worker.encode(pager);
-            encoded_frames += encoded.frames;
+            effort.tried += encoded.frames as u64;
+            effort.gained += encoded.gained as u64;
             pager.look_at_area();
             if encoded.gained > 0 {
                 effort.has_gained = true;
@@ -370,7 +370,7 @@ impl Reclaimer {
                 break;
             }
         }
-        effort.fills_ring = encoded_frames == 0 && pager.lock().ring.filled_ever() > filled_before;
+        effort.fills_ring = effort.tried == 0 && pager.lock().ring.filled_ever() > filled_before;
         effort
     }
 
@@ -454,8 +454,12 @@ impl Reclaimer {
         let is_still = self.own == self.last_own && !effort.has_gained;
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_own = self.own;
-        let exhausted = self.exhaustion.judge(effort, is_short, now) && !state.frozen;
-        state.accounts.set_exhausted(exhausted, holdings, now);
+        let has_grown = state.accounts.exhausted.is_some_and(|level| free < level);
+        let accounts = &state.accounts;
+        let room = Room { free, is_short, is_bare: accounts.is_bare(holdings), has_grown, step: accounts.allowance() };
+        let reached = self.exhaustion.judge(effort, room, now).filter(|_| !state.frozen);
+        let exhausted = reached.is_some();
+        state.accounts.set_exhausted(reached, holdings, now);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
         let is_empty = is_short && is_bare(&state) && stores_nothing(&state);
         let floor = match self.calm_rounds {

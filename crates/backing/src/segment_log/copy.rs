@@ -32,6 +32,7 @@ impl SegmentLog {
             trouble: self.trouble,
             failed: self.failed,
             is_held: self.is_held,
+            doubt: self.doubt,
             cleaning: self.cleaning,
             vain_search: self.vain_search,
             spare_plains: self.spare_plains.clone(),

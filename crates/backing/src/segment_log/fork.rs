@@ -64,6 +64,7 @@ impl SegmentLog {
         self.trouble = None;
         self.failed = 0;
         self.is_held = false;
+        self.doubt = 0;
         self.totals.foreign_segments += core::mem::take(&mut self.totals.own_disk_segments);
         self.totals.own_disk_live_bytes = 0;
         self.totals.written_bytes = 0;

@@ -64,6 +64,7 @@ impl SegmentLog {
 
     /// Frees a segment that nobody needs any more.
     pub(super) fn free_if_idle(&mut self, number: u32) {
+        let is_last_to_fail = self.failed == 1;
         let segment = self.segment_mut(number);
         if segment.live_entries > 0 || segment.readers > 0 {
             return;
@@ -75,6 +76,8 @@ impl SegmentLog {
                 self.open.as_mut().expect("a segment is open").plain.clear();
             }
             State::Writing(_) => {} // `finish_write` will come back here.
+            // It is written all the same: nothing else shows whether the medium takes segments again.
+            State::Sealed(_) if segment.failed && is_last_to_fail => {}
             State::Sealed(_) | State::Disk(_) => self.free_segment(number),
         }
     }

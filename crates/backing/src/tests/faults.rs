@@ -125,6 +125,29 @@ fn a_failed_write_loses_nothing() {
     }
 }
 
+/// A disk that is full takes a segment now and then, where another has been freed. What is kept in memory for it meanwhile may stay there.
+#[test]
+fn behind_a_failure_nothing_is_kept_for_a_medium_that_is_behind() {
+    let (store, mut twins) = twins(64);
+    let is_worth = |twins: &Twins| [twins.log.has_room(100), twins.log.is_worth_waiting_for(100)];
+    twins.append(0, &[1; 100]).unwrap();
+    twins.log.seal();
+    assert_eq!(is_worth(&twins), [true, true], "nothing has failed yet");
+    store.fail(Operation::Write(0), Fault::Io(Errno::NOSPC));
+    assert!(twins.write().unwrap().is_err());
+    assert_eq!(is_worth(&twins), [false, false]);
+    twins.log.retry();
+    for owner in 1..=u64::from(crate::segment_log::DOUBT) {
+        assert_eq!(twins.write(), Some(Ok(())));
+        assert_eq!(is_worth(&twins), [true, true]);
+        twins.append(owner, &[1; 100]).unwrap();
+        twins.log.seal();
+        assert_eq!(is_worth(&twins), [true, owner == u64::from(crate::segment_log::DOUBT)], "{owner}");
+    }
+    twins.write_all();
+    twins.read_all();
+}
+
 #[test]
 fn a_full_disk_passes() {
     let (store, mut twins) = twins(16);
@@ -165,14 +188,19 @@ fn a_full_disk_passes() {
 }
 
 #[test]
-fn what_failed_and_then_died_is_no_trouble() {
+fn what_failed_and_then_died_is_trouble_until_the_medium_takes_it() {
     let (store, mut twins) = twins(8);
     store.fail(Operation::Write(0), Fault::Io(Errno::IO));
     let key = twins.append(1, &[1; 100]).unwrap();
     twins.log.seal();
     assert!(twins.write().unwrap().is_err());
     twins.discard(key);
-    assert_eq!(twins.log.trouble(), None);
+    let error = twins.log.trouble().expect("the medium has taken nothing since");
+    assert_eq!(twins.append(1, &[2; 100]), Err(LogFull::Trouble(error)));
+    assert!(twins.write().is_none(), "not before the caller says so");
+    twins.log.retry();
+    assert_eq!(twins.write(), Some(Ok(())));
+    assert_eq!((twins.log.trouble(), twins.log.figures().segments), (None, 0));
     twins.append(1, &[2; 100]).unwrap();
     twins.write_all();
     twins.read_all();
