@@ -125,8 +125,8 @@ impl SegmentLog {
         assert_eq!(matches!(segment.state, State::Open), is_open);
         assert_eq!(matches!(segment.state, State::Sealed(_)), self.sealed.contains(&number));
         let may_be_dead = is_open || segment.readers > 0 || matches!(segment.state, State::Writing(_));
-        let is_proof = segment.failed && self.failed == 1;
-        assert!(entries > 0 || may_be_dead || is_proof, "segment {number} holds nothing and is not free");
+        // The last one to fail is kept for the next attempt, and goes with that where another one has failed since.
+        assert!(entries > 0 || may_be_dead || segment.failed, "segment {number} holds nothing and is not free");
         if let State::Sealed(plain) | State::Writing(plain) = &segment.state {
             assert_eq!(plain.extents().len(), segment.entries.len());
         }

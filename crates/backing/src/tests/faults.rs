@@ -188,6 +188,37 @@ fn a_full_disk_passes() {
 }
 
 #[test]
+fn of_two_that_failed_and_died_one_is_written_again() {
+    let error = BackingError::Short { offset: 0 };
+    for first_to_end in [0, 1] {
+        let (_store, mut twins) = twins(8);
+        let keys = [1, 2].map(|owner| {
+            let key = twins.append(owner, &[1; 100]).unwrap();
+            twins.log.seal();
+            key
+        });
+        let job = twins.log.write_job().unwrap();
+        twins.log.finish_write(job, Err(error));
+        twins.discard(keys[0]);
+        twins.log.retry();
+        let mut jobs = [twins.log.write_job().unwrap(), twins.log.write_job().unwrap()];
+        jobs.rotate_left(first_to_end);
+        for job in jobs {
+            twins.log.finish_write(job, Err(error));
+            twins.log.check();
+        }
+        twins.discard(keys[1]);
+        twins.log.check();
+        twins.log.retry();
+        assert_eq!([twins.write(), twins.write()], [Some(Ok(())), None], "{first_to_end}");
+        assert_eq!((twins.log.trouble(), twins.log.figures().segments), (None, 0));
+        twins.append(1, &[2; 100]).unwrap();
+        twins.write_all();
+        twins.read_all();
+    }
+}
+
+#[test]
 fn what_failed_and_then_died_is_trouble_until_the_medium_takes_it() {
     let (store, mut twins) = twins(8);
     store.fail(Operation::Write(0), Fault::Io(Errno::IO));
