@@ -164,7 +164,7 @@ mod tests {
         holdings.pages += PageCount(15104);
         assert!(accounts.is_short(accounts.free(holdings)) && accounts.goal(holdings).0 > 0);
         let free = accounts.free(holdings);
-        accounts.set_exhausted(Some(accounts.free(holdings)), holdings, 0);
+        accounts.set_exhausted(Some(free), holdings, 0);
         assert!(!accounts.is_short(free) && !accounts.wants_reclaim(free));
         let allowance = (100 * MIB / ALLOWANCE_DIVISOR) as i64;
         assert!(!accounts.is_short(free - allowance) && accounts.is_short(free - allowance - 1));

@@ -4,6 +4,8 @@
 //! beyond it, and the user hears of it, or the program is stopped. A device that takes its time is no reason for that, nor
 //! a ring that fills, nor a hand that has to go round many pages until it finds one without an age: who calls a healthy run
 //! exhausted may end it.
+//!
+//! It stays out of reach until there is more room than there was: pages that leave then are those which the faults have brought.
 
 use page::{ByteCount, PAGE_BYTES, PageCount};
 use policy::replacement::Age;
@@ -17,6 +19,9 @@ const LOOKS: u64 = 16_384;
 const ROUNDS_AGAIN: u32 = 4;
 /// A round gains well if this part of the pages that are tried take less memory, as a divisor.
 const GAIN_DIVISOR: u64 = 8;
+/// So much more room than there was is always a gain, however large the share: behind a round in vain the next one comes late, and makes
+/// a few hundred kilobytes.
+const MORE_MAX: u64 = 1 << 20;
 /// How long a device may take for one segment before it counts as no help. Disks that wake up take so long.
 const DEVICE_NS_MAX: u64 = 5_000_000_000;
 /// The longest time between two rounds that counts: a stopped process, or a suspended machine, makes longer ones, and its device does
@@ -39,20 +44,6 @@ pub(crate) struct Effort {
     pub(crate) device: Option<u64>,
 }
 
-/// What is free of the share behind a round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    /// Bytes; less than nothing where it is exceeded.
-    pub(crate) free: i64,
-    pub(crate) is_short: bool,
-    /// Next to nothing of the program is in memory.
-    pub(crate) is_bare: bool,
-    /// More has come than was to before the next look.
-    pub(crate) has_grown: bool,
-    /// So much is to come between two looks.
-    pub(crate) step: u64,
-}
-
 impl Effort {
     /// Whether such rounds make up for what has come meanwhile.
     fn gains_well(&self) -> bool {
@@ -65,6 +56,20 @@ impl Effort {
         let pages = written.0 / PAGE_BYTES as u64;
         (self.tried, self.gained) = (self.tried + pages, self.gained + pages);
     }
+}
+
+/// What is free of the share behind a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Bytes; less than nothing where it is exceeded.
+    pub(crate) free: i64,
+    pub(crate) is_short: bool,
+    /// Next to nothing of the program is in memory.
+    pub(crate) is_bare: bool,
+    /// More has come than was to before the next look.
+    pub(crate) has_grown: bool,
+    /// So much is to come between two looks.
+    pub(crate) step: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,7 +122,7 @@ impl Exhaustion {
     /// Where it is out of reach, pages that leave are those which faults have brought, as a rule, and no sign that it can be met: that is
     /// more room than there was. Where hardly any are in memory the accounts themselves see to it that faults need not wait.
     fn is_gain(&self, effort: Effort, room: Room) -> bool {
-        let is_more = || room.free > self.reached + room.step as i64;
+        let is_more = || room.free > self.reached + room.step.min(MORE_MAX) as i64;
         effort.has_gained && (!self.is_out_of_reach || room.is_bare || is_more())
     }
 }
@@ -166,6 +171,10 @@ mod tests {
         assert_eq!(judge_with(Effort { gained: 3, ..gains }, SHORT.free - 4096), Some(SHORT.free - 4096));
         assert_eq!(judge_with(gains, more - 4096), Some(SHORT.free - 4096));
         assert_eq!(judge_with(gains, more), None);
+        let mut large = exhaustion;
+        assert!(judge(&mut large, VAIN, ROUNDS, 0));
+        let with = |free: i64| Room { free, step: 256 << 20, ..SHORT };
+        assert_eq!([0, 1].map(|bytes| large.judge(gains, with(more + bytes), 0)), [Some(SHORT.free), None]);
         assert!(judge(&mut exhaustion, VAIN, ROUNDS, 0));
         assert_eq!(exhaustion.judge(gains, Room { is_bare: true, ..SHORT }, 0), None);
         assert!(!judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
