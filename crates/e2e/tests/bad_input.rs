@@ -256,15 +256,18 @@ fn no_swap_and_nothing_to_fold_is_said_too() {
     let job = words([python(), "-c", NOISE]);
     let before = plain(&job);
     let stats = format!("--stats={}", turn.word("stats.json"));
-    let after = folded(&words(["--ram=48M", "--swap=none", &stats]), &job);
-    assert_same(&before, &after);
-    assert_eq!(after.stderr.lines().count(), 1, "not one warning: {}", after.stderr);
-    // Measured: 59,000 to 165,000 for 20,500 pages; 340,000 to 680,000 when each page that folded began another forty rounds.
-    let encoded = pleat_e2e::stats(&turn)["pages_encoded"].as_u64();
-    assert!(encoded < Some(250_000), "{encoded:?} pages encoded in vain");
+    let encoded_once = || {
+        let after = folded(&words(["--ram=48M", "--swap=none", &stats]), &job);
+        assert_same(&before, &after);
+        assert_eq!(after.stderr.lines().count(), 1, "not one warning: {}", after.stderr);
+        turn.assert_clean(&after);
+        pleat_e2e::stats(&turn)["pages_encoded"].as_u64().expect("a number")
+    };
+    // Measured: 37,000 to 165,000 for 20,500 pages, but 380,000 to 730,000 in one run of seven; never below 340,000 when each page that
+    // folded began another forty rounds.
+    assert!((0..3).any(|_| encoded_once() < 250_000), "pages are encoded in vain again and again");
     let stopped = folded(&words(["--ram=48M", "--swap=none", "--when-full=stop"]), &job);
     assert_eq!(stopped.shell_status(), 137, "{}", stopped.stderr);
-    turn.assert_clean(&after);
     turn.assert_clean(&stopped);
 }
 
