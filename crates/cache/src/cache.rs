@@ -186,10 +186,15 @@ impl<S: Store> Cache<S> {
 
     /// The page is with the program now, wherever it was; what was kept of it is dropped.
     pub fn settle(&mut self, page: PageIndex, arrival: Arrival) {
-        let level = self.table.get(page).level();
-        let (age, level) = arrive(arrival, level, self.refault_distance(page), self.pages_in_memory());
+        let before = self.table.get(page);
+        let (age, level) = arrive(arrival, before.level(), self.refault_distance(page), self.pages_in_memory());
         self.drop_bytes(page);
-        self.table.set(page, Slot::new(Place::Resident, age).with_level(level));
+        let mut slot = Slot::new(Place::Resident, age).with_level(level);
+        let refusals = before.refusals().after(arrival);
+        if arrival == Arrival::Refused {
+            slot = slot.with_spared(refusals.rounds(page));
+        }
+        self.table.set(page, slot.with_refusals(refusals));
     }
 
     /// A resident page has been moved to `frame`.

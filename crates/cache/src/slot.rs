@@ -1,20 +1,25 @@
 //! A slot: the eight bytes that say where a page is.
 //!
 //! Three bits of kind, three of age, three of level, up to 36 of a frame, a word, or a key, and in the others when the page
-//! left. Zero is an untouched page, so that fresh tables need no filling.
+//! left. A page in no store needs 32 of these at most, and has its refusals in the others. Zero is an untouched page, so that
+//! fresh tables need no filling.
 
 use backing::BackingKey;
 use page::{FrameIndex, PageCount};
-use policy::replacement::{Age, Level};
+use policy::replacement::{Age, Level, Refusals};
 use store::StoreKey;
 
 use crate::words::WordIndex;
 
 const KIND_BITS: u32 = 3;
-const LEVEL_SHIFT: u32 = KIND_BITS + Age::BITS;
+const AGE_SHIFT: u32 = KIND_BITS;
+const LEVEL_SHIFT: u32 = AGE_SHIFT + Age::BITS;
 const PAYLOAD_SHIFT: u32 = LEVEL_SHIFT + Level::BITS;
 const PAYLOAD_BITS: u32 = 36;
 const LEFT_SHIFT: u32 = PAYLOAD_SHIFT + PAYLOAD_BITS;
+/// Of a resident page the rounds for which the hand spares it, of a leaving one its frame.
+const NUMBER_BITS: u32 = PAYLOAD_BITS - Refusals::BITS;
+const REFUSALS_SHIFT: u32 = PAYLOAD_SHIFT + NUMBER_BITS;
 
 /// Where a page is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +60,11 @@ impl Place {
     /// Whether it has content that is neither with the program nor on its way out.
     pub const fn is_away(self) -> bool {
         matches!(self, Self::SameFilled(_) | Self::Compressed(_) | Self::Incompressible(_) | Self::Below(_))
+    }
+
+    /// Whether it is of use how often it has been refused: it has not got smaller since.
+    const fn has_refusals(self) -> bool {
+        matches!(self, Self::Resident | Self::Leaving(_))
     }
 
     /// Whether its bytes are in the store.
@@ -101,7 +111,7 @@ impl Slot {
             Place::Below(key) => key.bits(),
         };
         assert!(payload < 1 << PAYLOAD_BITS);
-        Self(place.kind() as u64 | age.bits() << KIND_BITS | payload << PAYLOAD_SHIFT)
+        Self(place.kind() as u64 | age.bits() << AGE_SHIFT | payload << PAYLOAD_SHIFT)
     }
 
     /// Where the page is.
@@ -121,19 +131,20 @@ impl Slot {
 
     /// How many more looks it survives.
     pub fn age(self) -> Age {
-        Age::from_bits(self.0 >> KIND_BITS)
+        Age::from_bits(self.0 >> AGE_SHIFT)
     }
 
     /// The same place with another age.
     #[must_use]
     pub fn with_age(self, age: Age) -> Self {
-        self.moved(self.place(), age)
+        self.with(AGE_SHIFT, Age::BITS, age.bits())
     }
 
-    /// Another place of the page: its level and when it left stay.
+    /// Another place of the page: its level and when it left stay, and its refusals until it is in one where they mean nothing.
     #[must_use]
     pub fn moved(self, place: Place, age: Age) -> Self {
-        Self::new(place, age).with_level(self.level()).with_left(self.left())
+        let moved = Self::new(place, age).with_level(self.level()).with_left(self.left());
+        if place.has_refusals() { moved.with_refusals(self.refusals()) } else { moved }
     }
 
     /// The rounds that it has earned.
@@ -144,8 +155,34 @@ impl Slot {
     /// The same place with another level.
     #[must_use]
     pub fn with_level(self, level: Level) -> Self {
-        let mask = ((1 << Level::BITS) - 1) << LEVEL_SHIFT;
-        Self(self.0 & !mask | level.bits() << LEVEL_SHIFT)
+        self.with(LEVEL_SHIFT, Level::BITS, level.bits())
+    }
+
+    /// How often in a row it has been refused.
+    pub fn refusals(self) -> Refusals {
+        if self.place().has_refusals() { Refusals::from_bits(self.0 >> REFUSALS_SHIFT) } else { Refusals::NONE }
+    }
+
+    /// The same resident or leaving page, refused so often.
+    #[must_use]
+    pub fn with_refusals(self, refusals: Refusals) -> Self {
+        self.with(REFUSALS_SHIFT, Refusals::BITS, refusals.bits())
+    }
+
+    /// For how many rounds the hand spares it.
+    pub fn spared(self) -> u32 {
+        if self.place() == Place::Resident { (self.0 >> PAYLOAD_SHIFT) as u32 } else { 0 }
+    }
+
+    /// The same resident page, spared for so many rounds.
+    #[must_use]
+    pub fn with_spared(self, rounds: u32) -> Self {
+        self.with(PAYLOAD_SHIFT, NUMBER_BITS, u64::from(rounds))
+    }
+
+    fn with(self, shift: u32, bits: u32, value: u64) -> Self {
+        let mask = ((1 << bits) - 1) << shift;
+        Self(self.0 & !mask | value << shift)
     }
 
     /// When the page left: about so many pages had left before.
@@ -162,6 +199,8 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
+    use policy::replacement::Arrival;
+
     use super::*;
 
     #[test]
@@ -189,6 +228,20 @@ mod tests {
             assert!(place == Place::Untouched || slot.age() == Age::STUCK);
         }
         assert_eq!(Slot::default().place(), Place::Untouched);
+    }
+
+    #[test]
+    fn refusals_are_kept_until_a_page_gets_smaller() {
+        let refusals = Refusals::NONE.after(Arrival::Refused).after(Arrival::Refused);
+        let left = Departures(1 << 10);
+        let slot = Slot::new(Place::Resident, Age::TOUCHED).with_left(left).with_refusals(refusals).with_spared(77);
+        let told = |slot: Slot| (slot.place(), slot.refusals(), slot.spared(), slot.left());
+        assert_eq!(told(slot), (Place::Resident, refusals, 77, left));
+        assert_eq!(told(slot.with_age(Age::NONE)), told(slot));
+        let leaving = Place::Leaving(FrameIndex(u32::MAX));
+        assert_eq!(told(slot.moved(leaving, Age::NONE)), (leaving, refusals, 0, left));
+        let key = Place::Compressed(StoreKey::from_bits((1 << 36) - 1));
+        assert_eq!(told(slot.moved(leaving, Age::NONE).moved(key, Age::NONE)), (key, Refusals::NONE, 0, left));
     }
 
     #[test]

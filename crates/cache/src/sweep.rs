@@ -13,9 +13,20 @@ use crate::slot::{Place, Slot};
 use crate::table::Looking;
 
 /// A clock hand over the resident pages.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hand {
     next: PageIndex,
+    /// How often it has gone round.
+    turns: u64,
+    /// It spares nobody for having been refused before.
+    pub tries_refused: bool,
+}
+
+impl Hand {
+    /// How often it has gone round.
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
 }
 
 /// How a write-back went.
@@ -39,10 +50,15 @@ impl<S: Store> Cache<S> {
                 }
                 wrapped = true;
                 hand.next = PageIndex(0);
+                hand.turns += 1;
                 continue;
             };
             hand.next = page + PageCount(1);
             let slot = self.table.get(page);
+            if slot.spared() > 0 && !hand.tries_refused {
+                self.table.set(page, slot.with_spared(slot.spared() - 1));
+                continue;
+            }
             match look(slot.age()) {
                 Verdict::Keep(age) => self.table.set(page, slot.with_age(age)),
                 Verdict::Reclaim => {
@@ -55,9 +71,10 @@ impl<S: Store> Cache<S> {
         None
     }
 
-    /// How many pages from `page` on go with it: it, and those behind it that are resident and no older than [`Age::BESIDE`].
+    /// How many pages from `page` on go with it: it, and those behind it that are resident, no older than [`Age::BESIDE`], and not
+    /// spared.
     fn run_length(&self, page: PageIndex, run_max: PageCount) -> PageCount {
-        let goes_along = |slot: Slot| slot.place() == Place::Resident && slot.age() <= Age::BESIDE;
+        let goes_along = |slot: Slot| may_go(slot, Age::BESIDE);
         let mut count = PageCount(1);
         while count < run_max && goes_along(self.table.get(page + count)) {
             count += PageCount(1);
@@ -65,12 +82,9 @@ impl<S: Store> Cache<S> {
         count
     }
 
-    /// The first pages of a run that are side by side, resident, and no older than `oldest`.
+    /// The first pages of a run that are side by side, resident, no older than `oldest`, and not spared.
     pub fn resident_run(&self, start: PageIndex, count: PageCount, oldest: Age) -> Option<(PageIndex, PageCount)> {
-        let is_one = |step: &u64| {
-            let slot = self.table.get(start + PageCount(*step));
-            slot.place() == Place::Resident && slot.age() <= oldest
-        };
+        let is_one = |step: &u64| may_go(self.table.get(start + PageCount(*step)), oldest);
         let first = (0..count.0).find(is_one)?;
         let end = (first..count.0).find(|step| !is_one(step)).unwrap_or(count.0);
         Some((start + PageCount(first), PageCount(end - first)))
@@ -143,4 +157,8 @@ impl<S: Store> Cache<S> {
         let goes_below = || self.log.as_ref().is_some_and(|log| log.is_worth_waiting_for(PAGE_BYTES));
         !matches!(outcome, Outcome::Incompressible(_)) || goes_below()
     }
+}
+
+fn may_go(slot: Slot, oldest: Age) -> bool {
+    slot.place() == Place::Resident && slot.age() <= oldest && slot.spared() == 0
 }

@@ -412,6 +412,57 @@ fn a_log_that_was_full_is_offered_pages_again_once_it_has_room() {
     cache.check();
 }
 
+/// In turns of the hand: those that pass before it takes `page`, the only one, after each arrival.
+fn turns_until_taken(page: PageIndex, arrivals: &[Arrival]) -> Vec<u64> {
+    let mut cache = cache(1 << 20);
+    let mut hand = Hand::default();
+    let mut until_taken = |arrival: &Arrival| {
+        cache.settle(page, *arrival);
+        let begun = hand.turns();
+        while cache.victims(&mut hand, PageCount(8), 2).is_none() {}
+        cache.leave(page, FrameIndex(1));
+        hand.turns() - begun
+    };
+    until_taken(&Arrival::Along);
+    arrivals.iter().map(until_taken).collect()
+}
+
+#[test]
+fn who_is_refused_again_and_again_is_spared_for_longer_each_time() {
+    let refused = |page| turns_until_taken(PageIndex(page), &[Arrival::Refused; 6]);
+    assert_eq!(refused(0), [9, 17, 33, 65, 65, 65]);
+    for page in [1, 5, 300] {
+        let least = [9, 17, 33, 65, 65, 65];
+        assert!(refused(page).iter().zip(least).all(|(turns, least)| (least..2 * least).contains(turns)), "{page}");
+    }
+    let spread: std::collections::BTreeSet<u64> = (0..64).map(|page| refused(page)[3]).collect();
+    assert!(spread.len() > 32, "they come back together: {spread:?}");
+    // Who is asked for in its frame has not been tried; who has left for good, and comes back, may have become another.
+    let then =
+        |arrival| turns_until_taken(PageIndex(0), &[Arrival::Refused, Arrival::Refused, arrival, Arrival::Refused])[3];
+    assert_eq!([Arrival::Recalled, Arrival::Asked, Arrival::Along].map(then), [33, 9, 9]);
+}
+
+#[test]
+fn who_is_spared_goes_neither_along_nor_behind_a_walk_but_to_a_hand_that_spares_nobody() {
+    let mut cache = cache(1 << 20);
+    for page in (0..4).map(PageIndex) {
+        cache.settle(page, if page.0 == 2 { Arrival::Refused } else { Arrival::Along });
+    }
+    let (mut hand, mut unsparing) = (Hand::default(), Hand::default());
+    unsparing.tries_refused = true;
+    let mut next = |hand: &mut Hand| cache.victims(hand, PageCount(8), 8).map(|(first, count)| (first.0, count.0));
+    assert_eq!([(); 3].map(|()| next(&mut hand)), [Some((0, 2)), Some((3, 1)), Some((0, 2))]);
+    assert_eq!([(); 2].map(|()| next(&mut unsparing)), [Some((0, 2)), Some((2, 2))]);
+    let passed = |start: u64| cache.resident_run(PageIndex(start), PageCount(4 - start), Age::TOUCHED);
+    assert_eq!([0, 2].map(passed), [Some((PageIndex(0), PageCount(2))), Some((PageIndex(3), PageCount(1)))]);
+    // It keeps its place, wherever that is.
+    cache.remap(PageIndex(2), PageIndex(3), PageIndex(9), &mut |_, _| {});
+    let mut hand = Hand::default();
+    assert_eq!(cache.victims(&mut hand, PageCount(8), 8).map(|(first, _)| first.0), Some(0));
+    assert_eq!(cache.resident_run(PageIndex(9), PageCount(1), Age::TOUCHED), None);
+}
+
 /// Ages of ten neighbours, and where the hand is behind its first run and its second.
 #[test]
 fn who_lies_beside_a_victim_goes_along_unless_it_is_kept_for_long() {

@@ -3,8 +3,9 @@
 use page::{ByteCount, PageCount};
 use policy::sizing::{self, Watermarks};
 
-/// What a process may take beyond its share before reclaim looks again, as a divisor of the share, and the least of it.
-const ALLOWANCE_DIVISOR: u64 = 64;
+/// What a process may take beyond what does not go, where that is all of its share or more: what it works with has to be somewhere.
+/// A divisor of the share, and the least of it.
+const ALLOWANCE_DIVISOR: u64 = 16;
 const ALLOWANCE_MIN: u64 = 256 << 10;
 /// Of what has been found not to go this part is tried again each second, as a divisor.
 const RETRY_DIVISOR: u128 = 16;
@@ -25,8 +26,8 @@ pub(crate) struct Accounts {
     /// Resident memory that nobody manages. Negative when the kernel counts less than we do: a page that has been read
     /// but never written is resident for us and no anonymous memory for the kernel.
     pub(crate) unmanaged: i64,
-    /// Reclaim cannot make more room: faults are served beyond the budget rather than wait for ever, but only until no more than
-    /// this is free. Then reclaim is to look again: of what has come since, some may go.
+    /// Reclaim cannot make more room: faults are served beyond the budget rather than wait for ever, and room is kept as it is within
+    /// it, but above this level of what is free instead of none.
     pub(crate) exhausted: Option<i64>,
     pub(crate) immovable: Immovable,
 }
@@ -104,19 +105,24 @@ impl Accounts {
         sizing::reclaim_goal(self.free(holdings), self.marks)
     }
 
-    /// Whether less is free than a fault would find enough.
-    pub(crate) fn is_pressed(&self, free: i64) -> bool {
-        free < self.marks.min.0 as i64
+    /// Of what is free, what may be taken: where the budget is out of reach, more than it.
+    fn spare(&self, free: i64) -> i64 {
+        self.exhausted.map_or(free, |level| free - level + self.marks.high.0 as i64)
     }
 
-    /// Whether a fault should wait for reclaim.
+    /// Whether less may be taken than a fault would find enough: then it waits for reclaim.
     pub(crate) fn is_short(&self, free: i64) -> bool {
-        self.exhausted.map_or(self.is_pressed(free), |level| free < level)
+        self.spare(free) < self.marks.min.0 as i64
     }
 
     /// Whether reclaim should be awake.
     pub(crate) fn wants_reclaim(&self, free: i64) -> bool {
-        free < self.exhausted.unwrap_or(self.marks.low.0 as i64)
+        self.spare(free) < self.marks.low.0 as i64
+    }
+
+    /// Whether reclaim may stop.
+    pub(crate) fn is_high(&self, free: i64) -> bool {
+        self.spare(free) >= self.marks.high.0 as i64
     }
 
     /// What may be taken beyond the share before reclaim looks again.
@@ -134,13 +140,13 @@ impl Accounts {
     /// until as much is as there was before.
     pub(crate) fn set_exhausted(&mut self, reached: Option<i64>, holdings: Holdings, now_ns: u64) {
         let free = self.free(holdings);
-        let held = (self.share.0 as i64 - free).max(0) as u64;
+        let held = (self.share.0 as i64 - reached.map_or(free, |reached| reached.max(free))).max(0) as u64;
         self.immovable.look(reached.is_some(), held, now_ns);
         let allowance = self.allowance();
         let below = |free: i64| free - allowance as i64;
         let still = || self.exhausted.filter(|_| self.is_bare(holdings)).map(|old| old.max(below(free)));
         let level = reached.map(below).or_else(still);
-        self.exhausted = level.filter(|&level| self.is_pressed(level));
+        self.exhausted = level.filter(|&level| level < self.marks.min.0 as i64);
     }
 }
 
@@ -166,9 +172,12 @@ mod tests {
         let free = accounts.free(holdings);
         accounts.set_exhausted(Some(free), holdings, 0);
         assert!(!accounts.is_short(free) && !accounts.wants_reclaim(free));
-        let allowance = (100 * MIB / ALLOWANCE_DIVISOR) as i64;
-        assert!(!accounts.is_short(free - allowance) && accounts.is_short(free - allowance - 1));
-        assert!(accounts.wants_reclaim(free - allowance - 1));
+        let level = free - (100 * MIB / ALLOWANCE_DIVISOR) as i64;
+        let below = |mark: ByteCount| level - (accounts.marks.high.0 - mark.0) as i64;
+        assert!(accounts.is_high(level) && !accounts.is_high(level - 1));
+        let (low, min) = (below(accounts.marks.low), below(accounts.marks.min));
+        assert_eq!([low, low - 1].map(|free| accounts.wants_reclaim(free)), [false, true]);
+        assert_eq!([min, min - 1].map(|free| accounts.is_short(free)), [false, true]);
         accounts.set_exhausted(None, holdings, 0);
         assert!(accounts.is_short(free));
     }
@@ -177,19 +186,19 @@ mod tests {
     #[test]
     fn where_next_to_nothing_is_in_memory_faults_do_not_wait_for_room_that_never_comes() {
         let mut accounts = Accounts::new(ByteCount(16 * MIB), ByteCount(24 * MIB));
-        let allowance = ALLOWANCE_MIN as i64;
         let none = Holdings::default();
         let with = |bytes: u64| Holdings { pages: PageCount(bytes / 4096), ..none };
-        let bottom = accounts.free(none) - allowance;
+        let kept = (accounts.marks.high.0 - accounts.marks.min.0) as i64;
+        let bottom = accounts.free(none) - MIB as i64 - kept;
         accounts.set_exhausted(Some(accounts.free(none)), none, 0);
-        for holdings in [with(ALLOWANCE_MIN), none, with(2 * ALLOWANCE_MIN)] {
+        for holdings in [with(MIB), none, with(2 * MIB)] {
             accounts.set_exhausted(None, holdings, 0);
             assert!(!accounts.is_short(bottom) && accounts.is_short(bottom - 1), "{holdings:?}");
         }
         accounts.agent = ByteCount(23 * MIB);
         accounts.set_exhausted(None, none, 0);
         assert!(accounts.is_short(bottom), "what has become free stays so");
-        accounts.set_exhausted(None, with(MIB), 0);
+        accounts.set_exhausted(None, with(2 * MIB + 4096), 0);
         assert!(accounts.is_short(accounts.free(none)), "there is something to make room of");
         accounts.set_exhausted(None, none, 0);
         assert!(accounts.is_short(accounts.free(none)), "nothing was in vain since");

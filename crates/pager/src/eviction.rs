@@ -262,7 +262,7 @@ impl Worker {
                 Encoded::Shorter { at, bytes } => Outcome::Encoded(&self.encodings[at..at + bytes]),
                 Encoded::Incompressible => Outcome::Incompressible(bytes),
             };
-            if !state.cache.gains(outcome) && put_back(pager, &mut state, page, frame) {
+            if !state.cache.gains(outcome) && put_back(pager, &mut state, page, frame, Arrival::Refused) {
                 continue;
             }
             let gains = state.cache.gains(outcome);
@@ -276,7 +276,9 @@ impl Worker {
             }
             // The store has addresses for more than the machine holds, where no limit keeps it from opening them. A page that goes
             // back at once need not wait.
-            if published == Published::NoRoom && (pager.has_area || !put_back(pager, &mut state, page, frame)) {
+            if published == Published::NoRoom
+                && (pager.has_area || !put_back(pager, &mut state, page, frame, Arrival::Recalled))
+            {
                 drop(state);
                 (state, published) = self.wait_for_room(pager, slot, frame, unblock);
             }
@@ -343,7 +345,7 @@ impl Worker {
                 return (state, published);
             }
             let is_waited_enough = self.waits_left == 0 || state.cache.log().is_none();
-            if is_waited_enough && put_back(pager, &mut state, page, frame) {
+            if is_waited_enough && put_back(pager, &mut state, page, frame, Arrival::Recalled) {
                 return (state, Published::Stale);
             }
             drop(state);
@@ -376,13 +378,14 @@ fn put_back<K: Kernel, S: Store>(
     state: &mut State<S>,
     page: PageIndex,
     frame: FrameIndex,
+    arrival: Arrival,
 ) -> bool {
     let may_go = !state.is_holding() && state.cache.place(page) == Place::Leaving(frame) && state.copied != Some(page);
     if !may_go || !returns(pager, page, frame) {
         return false;
     }
     state.note_return(page, Arrival::Along);
-    state.settle(page, Arrival::Recalled);
+    state.settle(page, arrival);
     state.ring.vacate(frame);
     true
 }

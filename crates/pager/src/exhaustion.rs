@@ -1,23 +1,28 @@
 //! Exhaustion: when the budget counts as out of reach.
 //!
-//! A budget that cannot be met must not hold faults up for ever, so after some rounds without any gain they are served
-//! beyond it, and the user hears of it, or the program is stopped. A device that takes its time is no reason for that, nor
-//! a ring that fills, nor a hand that has to go round many pages until it finds one without an age: who calls a healthy run
-//! exhausted may end it.
+//! A budget that cannot be met must not hold faults up for ever. So once the hand has gone round all pages often enough and next to
+//! nothing has left, faults are served beyond it, and the user hears of it, or the program is stopped. A device that takes its time is
+//! no reason for that, nor a ring that fills: who calls a healthy run exhausted may end it.
 //!
 //! It stays out of reach until there is more room than there was: pages that leave then are those which the faults have brought.
 
 use page::{ByteCount, PAGE_BYTES, PageCount};
 use policy::replacement::Age;
 
-/// Rounds without any gain, while room is short, before the budget counts as out of reach.
+/// Rounds while room is short before the budget counts as out of reach.
 const ROUNDS: u32 = 40;
-/// Pages that the hand passes in a round at least, on a slow machine.
-const LOOKS: u64 = 16_384;
-/// Rounds in vain until it does once more, where it has been out of reach before and the process has grown beyond that: as many pages
-/// are tried as have come, and as many of the others, so that what can leave is found before much has come beside it.
-const ROUNDS_AGAIN: u32 = 4;
-/// A round gains well if this part of the pages that are tried take less memory, as a divisor.
+/// And turns of the hand: it has taken all ages then.
+const TURNS: u64 = 1 << Age::BITS;
+/// Behind these, turns in which it spares nobody for having been refused before, who may have become what gets smaller. The first is
+/// none, as a rule.
+const TURNS_UNSPARING: u64 = 2;
+/// They are in vain if less than this part of the pages that the hand goes round take less memory then, as a divisor: a program whose
+/// budget is out of reach asks for some of them back all the time.
+const PART_DIVISOR: u64 = 16;
+/// Turns where it has been out of reach before and more has come: the first is none, and the second takes from those that have come
+/// the age that they have at first.
+const TURNS_AGAIN: u64 = 3;
+/// They gain well if this part of the pages that are tried take less memory then, as a divisor.
 const GAIN_DIVISOR: u64 = 8;
 /// So much more room than there was is always a gain, however large the share: behind a round in vain the next one comes late, and makes
 /// a few hundred kilobytes.
@@ -38,18 +43,16 @@ pub(crate) struct Effort {
     pub(crate) gained: u64,
     /// Pages wait in frames that did not before, and none has been encoded in vain.
     pub(crate) fills_ring: bool,
-    /// Pages that the hand goes round.
+    /// Pages that the hand goes round, and how often it has so far.
     pub(crate) resident: PageCount,
+    pub(crate) turns: u64,
+    /// It has not moved since the round before.
+    pub(crate) hand_stood: bool,
     /// The device has not taken yet what it was given; and how many bytes it has taken so far.
     pub(crate) device: Option<u64>,
 }
 
 impl Effort {
-    /// Whether such rounds make up for what has come meanwhile.
-    fn gains_well(&self) -> bool {
-        self.gained > 0 && self.gained * GAIN_DIVISOR >= self.tried
-    }
-
     /// Encodings have gone below.
     pub(crate) fn note_written(&mut self, written: ByteCount) {
         self.has_gained |= written > ByteCount::ZERO;
@@ -66,15 +69,43 @@ pub(crate) struct Room {
     pub(crate) is_short: bool,
     /// Next to nothing of the program is in memory.
     pub(crate) is_bare: bool,
-    /// More has come than was to before the next look.
+    /// The budget is out of reach, and more has come than was to before the next look.
     pub(crate) has_grown: bool,
     /// So much is to come between two looks.
     pub(crate) step: u64,
 }
 
+/// What rounds in a row have come to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spell {
+    rounds: u32,
+    turns: u64,
+    /// The last ones in which nothing has been gained and the hand has not moved.
+    stood: u32,
+    tried: u64,
+    gained: u64,
+}
+
+impl Spell {
+    fn note(&mut self, effort: Effort, turns: u64) {
+        self.rounds += 1;
+        self.turns += turns;
+        self.stood = if effort.gained > 0 { 0 } else { self.stood + u32::from(effort.hand_stood) };
+        self.tried += effort.tried;
+        self.gained += effort.gained;
+    }
+
+    fn gains_well(&self) -> bool {
+        self.gained > 0 && self.gained * GAIN_DIVISOR >= self.tried
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Exhaustion {
-    rounds: u32,
+    /// Since room is short; or, if the budget is out of reach, since more has come than was to.
+    spell: Spell,
+    /// As of the last round.
+    turns: u64,
     /// The budget has been found out of reach, and has not been met since.
     is_out_of_reach: bool,
     /// What was free then, or less if what has come since does not leave.
@@ -95,35 +126,49 @@ impl Exhaustion {
             self.device = effort.device;
             self.device_waits_ns = 0;
         }
-        if !room.is_short || self.is_gain(effort, room) {
-            (self.rounds, self.is_out_of_reach) = (0, false);
+        let turns = effort.turns - self.turns;
+        self.turns = effort.turns;
+        if !room.is_short || self.is_more(effort, room) {
+            (self.spell, self.is_out_of_reach) = (Spell::default(), false);
             return None;
         }
-        // Time for the hand to take all of their ages.
-        let enough = ROUNDS + ((effort.resident.0 / LOOKS) << Age::BITS) as u32;
-        if self.is_out_of_reach && room.has_grown && self.rounds >= enough {
-            self.rounds = enough - ROUNDS_AGAIN;
-        }
         let is_slow = self.device.is_some() && self.device_waits_ns < DEVICE_NS_MAX;
-        let is_making_up = self.is_out_of_reach && effort.gains_well() && room.free < self.reached;
-        if !is_slow && !effort.fills_ring && !is_making_up {
-            self.rounds = self.rounds.saturating_add(1);
+        if self.is_out_of_reach && !room.has_grown {
+            self.spell = Spell::default();
+        } else if !is_slow && !effort.fills_ring {
+            self.spell.note(effort, turns);
         }
-        let is_enough = self.rounds >= enough;
-        if is_enough && !self.is_out_of_reach {
-            (self.is_out_of_reach, self.reached) = (true, room.free);
-        } else if is_enough && !is_making_up {
-            // What has come since does not leave. More than before is a gain, once there is enough of it.
-            self.reached = self.reached.min(room.free);
+        if self.has_been_enough() {
+            let spell = core::mem::take(&mut self.spell);
+            if self.is_out_of_reach {
+                // Of what has come since some may leave.
+                self.reached = if spell.gains_well() { self.reached } else { self.reached.min(room.free) };
+            } else if spell.gained * PART_DIVISOR <= effort.resident.0 {
+                (self.is_out_of_reach, self.reached) = (true, room.free);
+            }
         }
-        is_enough.then_some(self.reached)
+        self.is_out_of_reach.then_some(self.reached)
+    }
+
+    fn has_been_enough(&self) -> bool {
+        let Spell { rounds, stood, turns, .. } = self.spell;
+        if self.is_out_of_reach {
+            turns >= TURNS_AGAIN || rounds >= ROUNDS
+        } else {
+            rounds >= ROUNDS && (turns >= TURNS + TURNS_UNSPARING || stood >= ROUNDS)
+        }
+    }
+
+    /// Whether the next turn decides whether it is out of reach.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        !self.is_out_of_reach && self.spell.turns >= TURNS
     }
 
     /// Where it is out of reach, pages that leave are those which faults have brought, as a rule, and no sign that it can be met: that is
     /// more room than there was. Where hardly any are in memory the accounts themselves see to it that faults need not wait.
-    fn is_gain(&self, effort: Effort, room: Room) -> bool {
+    fn is_more(&self, effort: Effort, room: Room) -> bool {
         let is_more = || room.free > self.reached + room.step.min(MORE_MAX) as i64;
-        effort.has_gained && (!self.is_out_of_reach || room.is_bare || is_more())
+        self.is_out_of_reach && effort.has_gained && (room.is_bare || is_more())
     }
 }
 
@@ -131,8 +176,17 @@ impl Exhaustion {
 mod tests {
     use super::*;
 
-    const VAIN: Effort =
-        Effort { has_gained: false, tried: 30, gained: 0, fills_ring: false, resident: PageCount(1000), device: None };
+    /// Nobody leaves, and the hand finds nowhere to go.
+    const VAIN: Effort = Effort {
+        has_gained: false,
+        tried: 30,
+        gained: 0,
+        fills_ring: false,
+        resident: PageCount(1600),
+        turns: 0,
+        hand_stood: true,
+        device: None,
+    };
 
     const SHORT: Room = Room { free: -(50 << 20), is_short: true, is_bare: false, has_grown: false, step: 1 << 20 };
 
@@ -144,15 +198,64 @@ mod tests {
         reached.is_some()
     }
 
-    #[test]
-    fn many_rounds_in_vain_exhaust_and_a_gain_before_starts_them_anew() {
+    /// The rounds until the budget is out of reach, of 1000 at most, where the hand needs some rounds for a turn.
+    fn rounds_until_out_of_reach(effort: Effort, rounds_a_turn: u64) -> Option<u64> {
         let mut exhaustion = Exhaustion::default();
-        assert!(!judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
-        assert!(!judge(&mut exhaustion, Effort { has_gained: true, gained: 1, ..VAIN }, 1, 0));
-        assert!(!judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
-        assert!(judge(&mut exhaustion, VAIN, 1, 0));
+        (1..=1000).find(|round| {
+            let effort = Effort { turns: round / rounds_a_turn, hand_stood: false, ..effort };
+            exhaustion.judge(effort, SHORT, 0).is_some()
+        })
+    }
+
+    #[test]
+    fn many_rounds_in_vain_exhaust_and_room_before_starts_them_anew() {
+        let mut exhaustion = Exhaustion::default();
+        for _ in 0..2 {
+            assert!(!judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
+            assert_eq!(exhaustion.judge(VAIN, Room { is_short: false, ..SHORT }, 0), None);
+        }
+        assert!(judge(&mut exhaustion, VAIN, ROUNDS, 0));
         assert_eq!(exhaustion.judge(VAIN, Room { is_short: false, ..SHORT }, 0), None);
         assert!(!judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
+    }
+
+    /// Noise that lay before what folds once took forty rounds in vain, and a budget that could be met was exceeded by a quarter.
+    #[test]
+    fn the_hand_goes_round_all_pages_before_the_budget_counts_as_out_of_reach() {
+        let turns = TURNS + TURNS_UNSPARING;
+        assert_eq!(
+            [1, 4, 40].map(|rounds| rounds_until_out_of_reach(VAIN, rounds)),
+            [Some(40), Some(40), Some(40 * turns)]
+        );
+    }
+
+    /// A page now and then is what the program asks for again.
+    #[test]
+    fn turns_in_which_a_part_of_the_pages_leaves_are_not_in_vain() {
+        let gaining = |gained| Effort { has_gained: true, gained, ..VAIN };
+        let rounds = (TURNS + TURNS_UNSPARING) * 10;
+        let part = VAIN.resident.0 / PART_DIVISOR;
+        assert_eq!(part, rounds);
+        assert_eq!(rounds_until_out_of_reach(gaining(1), 10), Some(rounds));
+        assert_eq!(rounds_until_out_of_reach(gaining(2), 10), None);
+        // Nor does it count as standing still.
+        let mut exhaustion = Exhaustion::default();
+        assert!((0..ROUNDS).all(|round| !judge(&mut exhaustion, gaining(u64::from(round % 20 == 0)), 1, 0)));
+    }
+
+    #[test]
+    fn who_has_been_refused_is_tried_again_before_it_counts_as_out_of_reach() {
+        let mut exhaustion = Exhaustion::default();
+        let doubts: Vec<_> = (0..TURNS + TURNS_UNSPARING)
+            .map(|turns| {
+                let is_out_of_reach = judge(&mut exhaustion, Effort { turns, hand_stood: false, ..VAIN }, 40, 0);
+                assert!(!is_out_of_reach);
+                exhaustion.is_doubtful()
+            })
+            .collect();
+        assert_eq!(doubts, [[false; 8].as_slice(), &[true; 2]].concat());
+        assert!(judge(&mut exhaustion, Effort { turns: TURNS + TURNS_UNSPARING, ..VAIN }, 1, 0));
+        assert!(!exhaustion.is_doubtful());
     }
 
     /// Each page that folded once let a program that does not fold wait for another forty rounds; so did what faults bring and leave again.
@@ -166,11 +269,7 @@ mod tests {
         assert_eq!(judge_with(gains, SHORT.free), Some(SHORT.free));
         let more = SHORT.free + SHORT.step as i64;
         assert_eq!(judge_with(gains, more), Some(SHORT.free));
-        // What has come since leaves again, or does not.
-        assert_eq!(judge_with(gains, SHORT.free - 4096), Some(SHORT.free));
-        assert_eq!(judge_with(Effort { gained: 3, ..gains }, SHORT.free - 4096), Some(SHORT.free - 4096));
-        assert_eq!(judge_with(gains, more - 4096), Some(SHORT.free - 4096));
-        assert_eq!(judge_with(gains, more), None);
+        assert_eq!(judge_with(gains, more + 1), None);
         let mut large = exhaustion;
         assert!(judge(&mut large, VAIN, ROUNDS, 0));
         let with = |free: i64| Room { free, step: 256 << 20, ..SHORT };
@@ -180,25 +279,33 @@ mod tests {
         assert!(!judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
     }
 
+    /// By the turn after which so much more may be taken, of three.
     #[test]
-    fn what_has_come_since_is_tried_in_a_few_rounds_or_until_there_is_as_much_room_again() {
-        let has_grown = Room { has_grown: true, free: SHORT.free - 4096, ..SHORT };
-        let has_waited = Room { has_grown: false, ..has_grown };
+    fn what_has_come_since_is_passed_by_the_hand_before_more_may_come() {
+        let less = SHORT.free - 4096;
+        let reached = |effort: Effort, has_grown: [bool; 4]| {
+            let mut exhaustion = Exhaustion::default();
+            assert!(judge(&mut exhaustion, VAIN, ROUNDS, 0));
+            let mut turns = 0;
+            has_grown.map(|has_grown| {
+                turns += 1;
+                let effort = Effort { turns, hand_stood: false, ..effort };
+                exhaustion.judge(effort, Room { has_grown, free: less, ..SHORT }, 0).expect("it is out of reach")
+            })
+        };
+        let before = SHORT.free;
+        assert_eq!(reached(VAIN, [true; 4]), [before, before, less, less]);
+        assert_eq!(reached(VAIN, [true, true, false, true]), [before; 4]);
+        let gaining = |gained| Effort { has_gained: true, gained, ..VAIN };
+        assert_eq!(reached(gaining(3), [true; 4]), [before, before, less, less]);
+        assert_eq!(reached(gaining(4), [true; 4]), [before; 4]);
+        assert_eq!(reached(Effort { fills_ring: true, ..VAIN }, [true; 4]), [before; 4]);
+        // However slowly the hand goes.
         let mut exhaustion = Exhaustion::default();
-        assert_eq!(exhaustion.judge(VAIN, has_grown, 0), None, "it has not been out of reach");
-        assert!(judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
-        let verdict = |exhaustion: &mut Exhaustion, effort, room| exhaustion.judge(effort, room, 0).is_some();
-        let rooms = [has_grown, has_waited, has_waited, has_waited, has_waited];
-        assert_eq!(rooms.map(|room| verdict(&mut exhaustion, VAIN, room)), [false, false, false, true, true]);
-        // Nor does it take longer where more comes all the time.
-        let verdicts: Vec<_> = (0..5).map(|_| verdict(&mut exhaustion, VAIN, has_grown)).collect();
-        assert_eq!(verdicts, [false, false, false, true, false]);
-        let gains = Effort { has_gained: true, gained: VAIN.tried / 4, ..VAIN };
-        let lower = |room: Room| Room { free: room.free - 4096, ..room };
-        assert!(!verdict(&mut exhaustion, gains, lower(has_grown)));
-        assert!((0..100).all(|_| !verdict(&mut exhaustion, gains, lower(has_waited))));
-        let as_much: Vec<_> = (0..4).map(|_| verdict(&mut exhaustion, gains, has_waited)).collect();
-        assert_eq!(as_much, [false, false, true, true]);
+        assert!(judge(&mut exhaustion, VAIN, ROUNDS, 0));
+        let room = Room { has_grown: true, free: less, ..SHORT };
+        let reached: Vec<_> = (0..ROUNDS).map(|_| exhaustion.judge(VAIN, room, 0)).collect();
+        assert_eq!(reached[ROUNDS as usize - 2..], [Some(before), Some(less)]);
     }
 
     #[test]
@@ -206,15 +313,6 @@ mod tests {
         let mut effort = Effort { tried: 2, ..VAIN };
         effort.note_written(ByteCount(256 << 10));
         assert_eq!((effort.has_gained, effort.tried, effort.gained), (true, 66, 64));
-    }
-
-    /// A gibibyte of pages that all have the highest age: seven rounds of the hand until one may go.
-    #[test]
-    fn a_hand_that_only_ages_pages_has_time_to() {
-        let many = Effort { resident: PageCount(1 << 18), ..VAIN };
-        let mut exhaustion = Exhaustion::default();
-        assert!(!judge(&mut exhaustion, many, ROUNDS + 7 * 16, 0));
-        assert!(judge(&mut exhaustion, many, 16, 0), "but not for ever");
     }
 
     #[test]

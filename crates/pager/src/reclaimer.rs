@@ -7,6 +7,7 @@
 use core::time::Duration;
 
 use backing::LogFull;
+use cache::Hand;
 use page::{ByteCount, PageCount};
 use policy::sizing::{self, Stride, Surge, Watermarks};
 use store::Store;
@@ -14,7 +15,7 @@ use sys::kernel::Kernel;
 
 use crate::Pager;
 use crate::division::Looks;
-use crate::eviction::{ENCODE_BATCH, Evicted, Worker, evict_shared};
+use crate::eviction::{Batch, ENCODE_BATCH, Evicted, Worker, evict_shared};
 use crate::exhaustion::{Effort, Exhaustion, Room};
 use crate::idleness::{Grounds, Idle};
 use crate::ledger::{Counter, Gauge};
@@ -56,6 +57,8 @@ const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
 const BARE_DIVISOR: u64 = 64;
 /// Pages that the write-back hand passes under one hold of the lock.
 const WRITE_BACK_LOOKS: u64 = 2048;
+/// So many pages that wait are encoded although the hand may yet come to more.
+const SMALL_BATCH: u64 = ENCODE_BATCH as u64 / 4;
 const COMPACT_STEP: usize = 64;
 const CLEAN_STEP: usize = 64;
 /// Time between two looks at the numbers of the ledger.
@@ -90,6 +93,8 @@ pub struct Reclaimer {
     /// The last scan was a short one.
     scans_shortly: bool,
     exhaustion: Exhaustion,
+    /// Where the hand was after the last round that had something to do.
+    last_hand: Hand,
     calm_rounds: u32,
     /// The last round, if it left nothing to do.
     idle: Option<Idle>,
@@ -124,6 +129,7 @@ impl Reclaimer {
             scan_again_ns: 0,
             scans_shortly: false,
             exhaustion: Exhaustion::default(),
+            last_hand: Hand::default(),
             calm_rounds: 0,
             idle: None,
             last_own: (ByteCount::ZERO, 0),
@@ -323,17 +329,19 @@ impl Reclaimer {
     /// Moves pages out and encodes them until the high mark is reached.
     fn reclaim<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> Effort {
         let mut effort = Effort::default();
-        let filled_before = {
-            let state = pager.lock();
+        let (filled_before, explores) = {
+            let mut state = pager.lock();
+            (effort.resident, effort.turns) = (state.cache.census().resident, state.hand.turns());
             if state.goal() == ByteCount::ZERO {
                 return effort;
             }
-            effort.resident = state.cache.census().resident;
-            state.ring.filled_ever()
+            state.hand.tries_refused = self.exhaustion.is_doubtful();
+            let explores = state.accounts.exhausted.is_some() && !state.accounts.wants_reclaim(state.free());
+            (state.ring.filled_ever(), explores)
         };
         while pager.kernel.now_ns() < until_ns {
             let mut state = pager.lock();
-            if state.is_high() {
+            if state.is_high() && !explores {
                 break;
             }
             let evicted = if ring_wants_pages(&state) {
@@ -359,19 +367,32 @@ impl Reclaimer {
             if !stalled && !is_due {
                 continue;
             }
-            let encoded = self.worker.encode(pager);
-            effort.tried += encoded.frames as u64;
-            effort.gained += encoded.gained as u64;
-            pager.look_at_area();
-            if encoded.gained > 0 {
-                effort.has_gained = true;
-                pager.has_progressed();
-            } else if stalled && encoded.frames == 0 {
+            let encoded = self.encode(pager, &mut effort);
+            if stalled && encoded.frames == 0 {
                 break;
             }
         }
-        effort.fills_ring = effort.tried == 0 && pager.lock().ring.filled_ever() > filled_before;
+        if effort.tried == 0 && pager.lock().is_pressed() {
+            self.encode(pager, &mut effort);
+        }
+        let state = pager.lock();
+        effort.fills_ring = effort.tried == 0 && state.ring.filled_ever() > filled_before;
+        (effort.turns, effort.hand_stood) = (state.hand.turns(), state.hand == self.last_hand);
+        self.last_hand = state.hand;
         effort
+    }
+
+    /// Encodes a batch of what waits.
+    fn encode<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, effort: &mut Effort) -> Batch {
+        let encoded = self.worker.encode(pager);
+        effort.tried += encoded.frames as u64;
+        effort.gained += encoded.gained as u64;
+        pager.look_at_area();
+        if encoded.gained > 0 {
+            effort.has_gained = true;
+            pager.has_progressed();
+        }
+        encoded
     }
 
     /// Moves encodings below while the pool is larger than it may be, or while nothing else makes room.
@@ -454,10 +475,10 @@ impl Reclaimer {
         let is_still = self.own == self.last_own && !effort.has_gained;
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_own = self.own;
-        let has_grown = state.accounts.exhausted.is_some_and(|level| free < level);
+        let has_grown = state.accounts.exhausted.is_some() && state.accounts.wants_reclaim(free);
         let accounts = &state.accounts;
         let room = Room { free, is_short, is_bare: accounts.is_bare(holdings), has_grown, step: accounts.allowance() };
-        let reached = self.exhaustion.judge(effort, room, now).filter(|_| !state.frozen);
+        let reached = if state.frozen { None } else { self.exhaustion.judge(effort, room, now) };
         let exhausted = reached.is_some();
         state.accounts.set_exhausted(reached, holdings, now);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
@@ -468,7 +489,7 @@ impl Reclaimer {
             _ => REST_CALM,
         };
         // What cannot be helped is tried again now and then, not all the time.
-        let floor = if exhausted { REST_MAX } else { floor };
+        let floor = if exhausted && !state.accounts.wants_reclaim(free) { REST_MAX } else { floor };
         let mut time = Duration::from_millis(grown_to_low).clamp(floor, REST_MAX);
         if pager.announcements.is_one_new() {
             // A thread of the program's waits; perhaps for a scan of all, for which it was too soon.
@@ -493,7 +514,8 @@ fn is_encoding_due<S: Store>(state: &State<S>, evicted: Evicted) -> bool {
     let has_moved = match evicted {
         Evicted::Moved(count) => count > PageCount::ZERO,
         Evicted::Shared(_) => true,
-        Evicted::Aged | Evicted::NoFrames | Evicted::Nothing | Evicted::Changing | Evicted::Frozen => false,
+        Evicted::Aged => state.ring.waiting() < SMALL_BATCH,
+        Evicted::NoFrames | Evicted::Nothing | Evicted::Changing | Evicted::Frozen => false,
     };
     let has_batch = state.ring.waiting() >= ENCODE_BATCH as u64;
     !ring_wants_pages(state) || state.is_pressed() && (has_batch || !has_moved)

@@ -44,6 +44,8 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_micros(50);
 /// wait for a fault of ours, so this must end.
 const ROOM_WAITS_MAX: u32 = 400;
 const ROOM_PAUSE: Duration = Duration::from_micros(500);
+/// Looks of the hand that find nobody before the next ones count as such waits: some 50 ms.
+const AGED_MAX: u32 = 1000;
 
 /// Why the program cannot go on: its memory is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -418,13 +420,14 @@ impl Server {
 
     /// Makes sure that a page can be taken within the budget: helps the reclaimer, then waits for it, then gives up.
     fn make_room<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
-        let mut waits = 0;
+        let (mut waits, mut aged) = (0, 0);
         while pager.lock().is_short() && waits < ROOM_WAITS_MAX {
             let evicted = Worker::evict(pager);
             if self.encode(pager).gained > 0 {
                 continue;
             }
-            if evicted == Evicted::Aged {
+            if evicted == Evicted::Aged && aged < AGED_MAX {
+                aged += 1;
                 continue;
             }
             // Pages that have been moved count, too: without swap those that no codec makes smaller go straight back, and

@@ -159,12 +159,12 @@ impl<S: Store> State<S> {
 
     /// Whether less is free than a fault would find enough.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.accounts.is_pressed(self.free())
+        self.accounts.is_short(self.free())
     }
 
     /// Whether reclaim may stop.
     pub(crate) fn is_high(&self) -> bool {
-        self.free() >= self.accounts.marks.high.0 as i64
+        self.accounts.is_high(self.free())
     }
 
     /// Whether a fault should wait for reclaim.

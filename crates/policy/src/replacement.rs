@@ -5,7 +5,7 @@
 //! (docs/userfaultfd.md, "Finding cold pages"), so the one honest sign of use is a fault, and the sooner it comes behind the
 //! page's leaving, the longer the page is kept. Who comes back soon again and again is kept longer each time: its level rises.
 
-use page::PageCount;
+use page::{PageCount, PageIndex};
 
 /// How a page comes to be resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,8 +14,10 @@ pub enum Arrival {
     Along,
     /// Asked for by the program.
     Asked,
-    /// Asked for before it was even encoded, or it could not be moved out.
+    /// Asked for before it was even encoded, or there was no room for its encoding.
     Recalled,
+    /// Not asked for: it takes no less memory encoded.
+    Refused,
 }
 
 /// How many more rounds of the hand a page survives.
@@ -76,6 +78,49 @@ impl Level {
     }
 }
 
+/// How often in a row a page has been refused. The more often, the longer the hand spares it: a program that holds more such pages
+/// than its budget would have them encoded in vain all the time, and what does fold is rarely met among them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Refusals(u8);
+
+/// Spreads pages over rounds (Knuth: multiplicative hashing).
+const HASH: u32 = 0x9e37_79b1;
+
+impl Refusals {
+    /// Bits that it needs.
+    pub const BITS: u32 = 3;
+    /// Of a page that has not been encoded yet, or got smaller.
+    pub const NONE: Self = Self(0);
+    const MAX: Self = Self(4);
+
+    /// Behind an arrival.
+    #[must_use]
+    pub fn after(self, arrival: Arrival) -> Self {
+        match arrival {
+            Arrival::Refused => Self(self.0 + 1).min(Self::MAX),
+            Arrival::Recalled => self,
+            Arrival::Along | Arrival::Asked => Self::NONE,
+        }
+    }
+
+    /// Rounds of the hand for which `page` is spared behind the last one: up to twice as many for some as for others, or all that have
+    /// been refused in one round would be tried again in one.
+    pub const fn rounds(self, page: PageIndex) -> u32 {
+        let least = 4 << self.0;
+        least + (page.0 as u32).wrapping_mul(HASH) % least
+    }
+
+    /// The number with these low bits.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self((bits & ((1 << Self::BITS) - 1)) as u8)
+    }
+
+    /// Its bits.
+    pub const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+}
+
 /// The age and the level of a page that arrives and had `level` when it left. `distance` pages have left since it did, `None` if
 /// it never had; memory holds `memory` of them.
 ///
@@ -84,7 +129,7 @@ impl Level {
 /// for it. Within a quarter, or before it was encoded, the level rises; beyond a half it falls.
 pub fn arrive(arrival: Arrival, level: Level, distance: Option<PageCount>, memory: PageCount) -> (Age, Level) {
     match (arrival, distance) {
-        (Arrival::Along, _) => (Age::NONE, level),
+        (Arrival::Along | Arrival::Refused, _) => (Age::NONE, level),
         (Arrival::Asked, None) => (Age::TOUCHED, Level::NONE),
         (Arrival::Recalled, _) => {
             let level = level.raised();
