@@ -189,12 +189,17 @@ impl<S: Store> Cache<S> {
         let before = self.table.get(page);
         let (age, level) = arrive(arrival, before.level(), self.refault_distance(page), self.pages_in_memory());
         self.drop_bytes(page);
-        let mut slot = Slot::new(Place::Resident, age).with_level(level);
         let refusals = before.refusals().after(arrival);
-        if arrival == Arrival::Refused {
-            slot = slot.with_spared(refusals.rounds(page));
+        let spared = if arrival == Arrival::Refused { refusals.rounds(page) } else { 0 };
+        let slot = Slot::new(Place::Resident, age).with_level(level);
+        self.table.set(page, slot.with_refusals(refusals).with_spared(spared));
+    }
+
+    /// A resident page could not be moved out: it is no better than one that has come back refused.
+    pub fn refuse(&mut self, page: PageIndex) {
+        if self.place(page) == Place::Resident {
+            self.settle(page, Arrival::Refused);
         }
-        self.table.set(page, slot.with_refusals(refusals));
     }
 
     /// A resident page has been moved to `frame`.

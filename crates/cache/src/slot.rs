@@ -218,14 +218,14 @@ mod tests {
         assert_eq!(places.len(), Place::KINDS);
         for (kind, place) in places.into_iter().enumerate() {
             assert_eq!(place.kind(), kind);
-            let slot = Slot::new(place, Age::STUCK);
+            let slot = Slot::new(place, Age::BESIDE);
             assert_eq!(slot.place(), place);
             assert_eq!(slot.with_age(Age::TOUCHED).place(), place);
             let left = Departures((1 << Departures::BITS) - 32);
             let level = Level::from_bits(6);
             let stamped = slot.with_level(level).with_left(left).with_age(Age::TOUCHED);
             assert_eq!((stamped.place(), stamped.level(), stamped.left()), (place, level, left));
-            assert!(place == Place::Untouched || slot.age() == Age::STUCK);
+            assert!(place == Place::Untouched || slot.age() == Age::BESIDE);
         }
         assert_eq!(Slot::default().place(), Place::Untouched);
     }

@@ -90,14 +90,6 @@ impl<S: Store> Cache<S> {
         Some((start + PageCount(first), PageCount(end - first)))
     }
 
-    /// Gives a resident page another age.
-    pub fn touch(&mut self, page: PageIndex, age: Age) {
-        let slot = self.table.get(page);
-        if slot.place() == Place::Resident {
-            self.table.set(page, slot.with_age(age));
-        }
-    }
-
     /// Moves encodings of at least `goal` bytes from the store to the log, those first that have been there for a
     /// whole round of the hand.
     pub fn write_back(&mut self, goal: ByteCount, looks_max: u64) -> WrittenBack {

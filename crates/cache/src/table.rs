@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn empty_leaves_are_given_back() {
         let mut table = PageTable::default();
-        table.set(PageIndex(1 << 34), Slot::new(Place::Resident, Age::STUCK));
+        table.set(PageIndex(1 << 34), Slot::new(Place::Resident, Age::BESIDE));
         assert!(table.metadata_bytes() > 4096);
         table.set(PageIndex(1 << 34), Slot::default());
         assert_eq!(table.metadata_bytes(), 0);

@@ -456,6 +456,11 @@ fn who_is_spared_goes_neither_along_nor_behind_a_walk_but_to_a_hand_that_spares_
     assert_eq!([(); 2].map(|()| next(&mut unsparing)), [Some((0, 2)), Some((2, 2))]);
     let passed = |start: u64| cache.resident_run(PageIndex(start), PageCount(4 - start), Age::TOUCHED);
     assert_eq!([0, 2].map(passed), [Some((PageIndex(0), PageCount(2))), Some((PageIndex(3), PageCount(1)))]);
+    // So is who could not be moved, and only that.
+    cache.refuse(PageIndex(3));
+    assert_eq!(cache.resident_run(PageIndex(3), PageCount(1), Age::TOUCHED), None);
+    cache.refuse(PageIndex(4));
+    assert_eq!(cache.place(PageIndex(4)), Place::Untouched);
     // It keeps its place, wherever that is.
     cache.remap(PageIndex(2), PageIndex(3), PageIndex(9), &mut |_, _| {});
     let mut hand = Hand::default();
@@ -470,7 +475,7 @@ fn who_lies_beside_a_victim_goes_along_unless_it_is_kept_for_long() {
         let mut cache = cache(1 << 20);
         for (page, age) in (0..).map(PageIndex).zip(ages) {
             cache.settle(page, Arrival::Along);
-            cache.touch(page, Age::from_bits(age));
+            (0..age).for_each(|_| cache.settle(page, Arrival::Recalled));
         }
         let mut hand = Hand::default();
         let mut next = |run_max| {

@@ -424,7 +424,7 @@ fn move_out<K: Kernel, S: Store>(
         Some(Errno::INVAL) if count > PageCount(1) => move_out(pager, state, page, PageCount(1), first),
         // Locked, or its protection has changed: later perhaps.
         Some(Errno::INVAL | Errno::FAULT | Errno::NOMEM) => {
-            state.cache.touch(stopped.start, Age::STUCK);
+            state.cache.refuse(stopped.start);
             pager.entry.add(Counter::Unmovable, 1);
             Evicted::Moved(moved.done)
         }
@@ -454,7 +454,7 @@ pub(crate) fn evict_shared<K: Kernel, S: Store>(pager: &Pager<K, S>, range: Page
     };
     if matches!(evicted, Evicted::Shared(_)) || unshared.is_err() {
         // Pinned for a device, or not ours to touch: it keeps its place for some rounds.
-        state.cache.touch(range.start, Age::STUCK);
+        state.cache.refuse(range.start);
         pager.entry.add(Counter::Unmovable, 1);
         return Evicted::Moved(PageCount::ZERO);
     }

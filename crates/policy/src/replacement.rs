@@ -16,7 +16,7 @@ pub enum Arrival {
     Asked,
     /// Asked for before it was even encoded, or there was no room for its encoding.
     Recalled,
-    /// Not asked for: it takes no less memory encoded.
+    /// Not asked for: it takes no less memory encoded, or could not be moved out.
     Refused,
 }
 
@@ -34,8 +34,6 @@ impl Age {
     /// Goes along with the page beside it. Alone it would go a round or two later, which saves it less than a move of its own costs
     /// (docs/decisions/0040-who-lies-beside-goes-along.md).
     pub const BESIDE: Self = Self(2);
-    /// Could not be moved out.
-    pub const STUCK: Self = Self(3);
 
     /// The age with these low bits.
     pub const fn from_bits(bits: u64) -> Self {
@@ -78,7 +76,7 @@ impl Level {
     }
 }
 
-/// How often in a row a page has been refused. The more often, the longer the hand spares it: a program that holds more such pages
+/// How often in a row a page has been refused: encoded in vain, or not moved. The more often, the longer the hand spares it: a program that holds more such pages
 /// than its budget would have them encoded in vain all the time, and what does fold is rarely met among them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Refusals(u8);
@@ -89,7 +87,7 @@ const HASH: u32 = 0x9e37_79b1;
 impl Refusals {
     /// Bits that it needs.
     pub const BITS: u32 = 3;
-    /// Of a page that has not been encoded yet, or got smaller.
+    /// Of a page that has not been tried yet, or has left.
     pub const NONE: Self = Self(0);
     const MAX: Self = Self(4);
 
@@ -170,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_page_survives_as_many_looks_as_its_age() {
-        for (age, looks) in [(Age::NONE, 0), (Age::TOUCHED, 1), (Age::STUCK, 3)] {
+        for (age, looks) in [(Age::NONE, 0), (Age::TOUCHED, 1), (Age::BESIDE, 2)] {
             let mut age = age;
             for _ in 0..looks {
                 let Verdict::Keep(younger) = look(age) else { panic!("{age:?} went too early") };
