@@ -93,8 +93,8 @@ pub struct Reclaimer {
     /// The last scan was a short one.
     scans_shortly: bool,
     exhaustion: Exhaustion,
-    /// Where the hand was after the last round that had something to do.
-    last_hand: Hand,
+    /// Where the hand was after the last round.
+    last_hand: Option<Hand>,
     calm_rounds: u32,
     /// The last round, if it left nothing to do.
     idle: Option<Idle>,
@@ -129,7 +129,7 @@ impl Reclaimer {
             scan_again_ns: 0,
             scans_shortly: false,
             exhaustion: Exhaustion::default(),
-            last_hand: Hand::default(),
+            last_hand: None,
             calm_rounds: 0,
             idle: None,
             last_own: (ByteCount::ZERO, 0),
@@ -331,10 +331,11 @@ impl Reclaimer {
         let mut effort = Effort::default();
         let (filled_before, explores) = {
             let mut state = pager.lock();
-            (effort.resident, effort.turns) = (state.cache.census().resident, state.hand.turns());
             if state.goal() == ByteCount::ZERO {
+                self.last_hand = Some(state.hand);
                 return effort;
             }
+            effort.resident = state.cache.census().resident;
             state.hand.tries_refused = self.exhaustion.is_doubtful();
             let explores = state.accounts.exhausted.is_some() && !state.accounts.wants_reclaim(state.free());
             (state.ring.filled_ever(), explores)
@@ -377,8 +378,9 @@ impl Reclaimer {
         }
         let state = pager.lock();
         effort.fills_ring = effort.tried == 0 && state.ring.filled_ever() > filled_before;
-        (effort.turns, effort.hand_stood) = (state.hand.turns(), state.hand == self.last_hand);
-        self.last_hand = state.hand;
+        let last_hand = self.last_hand.replace(state.hand).unwrap_or(state.hand);
+        effort.turns = state.hand.turns() - last_hand.turns();
+        effort.hand_stood = state.hand == last_hand;
         effort
     }
 
