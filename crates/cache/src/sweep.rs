@@ -40,7 +40,7 @@ pub struct WrittenBack {
 
 impl<S: Store> Cache<S> {
     /// The next run of at most `run_max` neighbouring pages to reclaim, or none after `looks_max` pages. Pages that are
-    /// passed over lose some of their age.
+    /// passed over lose some of their age, or of the rounds for which they are spared.
     pub fn victims(&mut self, hand: &mut Hand, run_max: PageCount, looks_max: u64) -> Option<(PageIndex, PageCount)> {
         let mut wrapped = false;
         for _ in 0..looks_max {
@@ -62,7 +62,7 @@ impl<S: Store> Cache<S> {
             match look(slot.age()) {
                 Verdict::Keep(age) => self.table.set(page, slot.with_age(age)),
                 Verdict::Reclaim => {
-                    let count = self.run_length(page, run_max);
+                    let count = self.run_length(page, run_max, hand.tries_refused);
                     hand.next = page + count;
                     return Some((page, count));
                 }
@@ -72,9 +72,9 @@ impl<S: Store> Cache<S> {
     }
 
     /// How many pages from `page` on go with it: it, and those behind it that are resident, no older than [`Age::BESIDE`], and not
-    /// spared.
-    fn run_length(&self, page: PageIndex, run_max: PageCount) -> PageCount {
-        let goes_along = |slot: Slot| may_go(slot, Age::BESIDE);
+    /// spared, unless nobody is.
+    fn run_length(&self, page: PageIndex, run_max: PageCount, spares_nobody: bool) -> PageCount {
+        let goes_along = |slot: Slot| may_go(slot, Age::BESIDE) && (spares_nobody || slot.spared() == 0);
         let mut count = PageCount(1);
         while count < run_max && goes_along(self.table.get(page + count)) {
             count += PageCount(1);
@@ -84,7 +84,10 @@ impl<S: Store> Cache<S> {
 
     /// The first pages of a run that are side by side, resident, no older than `oldest`, and not spared.
     pub fn resident_run(&self, start: PageIndex, count: PageCount, oldest: Age) -> Option<(PageIndex, PageCount)> {
-        let is_one = |step: &u64| may_go(self.table.get(start + PageCount(*step)), oldest);
+        let is_one = |step: &u64| {
+            let slot = self.table.get(start + PageCount(*step));
+            may_go(slot, oldest) && slot.spared() == 0
+        };
         let first = (0..count.0).find(is_one)?;
         let end = (first..count.0).find(|step| !is_one(step)).unwrap_or(count.0);
         Some((start + PageCount(first), PageCount(end - first)))
@@ -152,5 +155,5 @@ impl<S: Store> Cache<S> {
 }
 
 fn may_go(slot: Slot, oldest: Age) -> bool {
-    slot.place() == Place::Resident && slot.age() <= oldest && slot.spared() == 0
+    slot.place() == Place::Resident && slot.age() <= oldest
 }

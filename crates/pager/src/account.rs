@@ -7,6 +7,9 @@ use policy::sizing::{self, Watermarks};
 /// A divisor of the share, and the least of it.
 const ALLOWANCE_DIVISOR: u64 = 16;
 const ALLOWANCE_MIN: u64 = 256 << 10;
+/// With no more than this part of the share in pages next to nothing of a program is in memory, as a divisor; or with no more than this.
+const BARE_DIVISOR: u64 = 32;
+const BARE_MIN: u64 = 512 << 10;
 /// Of what has been found not to go this part is tried again each second, as a divisor.
 const RETRY_DIVISOR: u128 = 16;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -27,7 +30,7 @@ pub(crate) struct Accounts {
     /// but never written is resident for us and no anonymous memory for the kernel.
     pub(crate) unmanaged: i64,
     /// Reclaim cannot make more room: faults are served beyond the budget rather than wait for ever, and room is kept as it is within
-    /// it, but above this level of what is free instead of none.
+    /// it, but where this level of what is free stands for the high mark.
     pub(crate) exhausted: Option<i64>,
     pub(crate) immovable: Immovable,
 }
@@ -125,14 +128,14 @@ impl Accounts {
         self.spare(free) >= self.marks.high.0 as i64
     }
 
-    /// What may be taken beyond the share before reclaim looks again.
+    /// What may be taken beyond what does not go, and beyond the room that is kept.
     pub(crate) fn allowance(&self) -> u64 {
         (self.share.0 / ALLOWANCE_DIVISOR).max(ALLOWANCE_MIN)
     }
 
     /// Whether next to nothing of the program is in memory.
     pub(crate) fn is_bare(&self, holdings: Holdings) -> bool {
-        holdings.pages.bytes().0 <= 2 * self.allowance()
+        holdings.pages.bytes().0 <= (self.share.0 / BARE_DIVISOR).max(BARE_MIN)
     }
 
     /// Reclaim cannot make more room than `reached`, or can again. Where memory is bare, what it has made is what the last faults
@@ -140,7 +143,7 @@ impl Accounts {
     /// until as much is as there was before.
     pub(crate) fn set_exhausted(&mut self, reached: Option<i64>, holdings: Holdings, now_ns: u64) {
         let free = self.free(holdings);
-        let held = (self.share.0 as i64 - reached.map_or(free, |reached| reached.max(free))).max(0) as u64;
+        let held = (self.share.0 as i64 - free).max(0) as u64;
         self.immovable.look(reached.is_some(), held, now_ns);
         let allowance = self.allowance();
         let below = |free: i64| free - allowance as i64;
@@ -191,14 +194,14 @@ mod tests {
         let kept = (accounts.marks.high.0 - accounts.marks.min.0) as i64;
         let bottom = accounts.free(none) - MIB as i64 - kept;
         accounts.set_exhausted(Some(accounts.free(none)), none, 0);
-        for holdings in [with(MIB), none, with(2 * MIB)] {
+        for holdings in [with(MIB / 4), none, with(MIB / 2)] {
             accounts.set_exhausted(None, holdings, 0);
             assert!(!accounts.is_short(bottom) && accounts.is_short(bottom - 1), "{holdings:?}");
         }
         accounts.agent = ByteCount(23 * MIB);
         accounts.set_exhausted(None, none, 0);
         assert!(accounts.is_short(bottom), "what has become free stays so");
-        accounts.set_exhausted(None, with(2 * MIB + 4096), 0);
+        accounts.set_exhausted(None, with(MIB / 2 + 4096), 0);
         assert!(accounts.is_short(accounts.free(none)), "there is something to make room of");
         accounts.set_exhausted(None, none, 0);
         assert!(accounts.is_short(accounts.free(none)), "nothing was in vain since");

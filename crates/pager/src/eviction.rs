@@ -183,7 +183,10 @@ impl Worker {
             self.batch = next_batch(self.batch, ns, self.batch_max);
         }
         pager.kernel.release(window.first, PageCount(window.count as u64));
-        pager.lock().ring.freed(window);
+        let mut state = pager.lock();
+        state.ring.freed(window);
+        state.encoded.frames += window.count;
+        state.encoded.gained += gained;
         Batch { frames: window.count, gained }
     }
 

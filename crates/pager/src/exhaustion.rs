@@ -20,8 +20,9 @@ const TURNS_UNSPARING: u64 = 2;
 /// budget is out of reach asks for some of them back all the time.
 const PART_DIVISOR: u64 = 16;
 /// Turns where it has been out of reach before and more has come: the first is none, and the second takes from those that have come
-/// the age that they have at first.
+/// the age that they have at first. Where all have more than that, until all ages are taken.
 const TURNS_AGAIN: u64 = 3;
+const TURNS_AGAIN_MAX: u64 = TURNS + 1;
 /// They gain well if this part of the pages that are tried take less memory then, as a divisor.
 const GAIN_DIVISOR: u64 = 8;
 /// So much more room than there was is always a gain, however large the share: behind a round in vain the next one comes late, and makes
@@ -46,6 +47,8 @@ pub(crate) struct Effort {
     /// Pages that the hand goes round, and how often it has since the round before.
     pub(crate) resident: PageCount,
     pub(crate) turns: u64,
+    /// It has spared nobody in these.
+    pub(crate) is_unsparing: bool,
     /// It has not moved since then.
     pub(crate) hand_stood: bool,
     /// The device has not taken yet what it was given; and how many bytes it has taken so far.
@@ -69,9 +72,9 @@ pub(crate) struct Room {
     pub(crate) is_short: bool,
     /// Next to nothing of the program is in memory.
     pub(crate) is_bare: bool,
-    /// The budget is out of reach, and more has come than was to before the next look.
+    /// Less may be taken than should be, where the budget is out of reach.
     pub(crate) has_grown: bool,
-    /// So much is to come between two looks.
+    /// So much may be taken beyond it.
     pub(crate) step: u64,
 }
 
@@ -80,7 +83,8 @@ pub(crate) struct Room {
 struct Spell {
     rounds: u32,
     turns: u64,
-    /// The last ones in which nothing has been gained and the hand has not moved.
+    turns_unsparing: u64,
+    /// The last ones in which the hand had nowhere to go.
     stood: u32,
     tried: u64,
     gained: u64,
@@ -89,8 +93,8 @@ struct Spell {
 impl Spell {
     fn note(&mut self, effort: Effort) {
         self.rounds += 1;
-        self.turns += effort.turns;
-        self.stood = if effort.gained > 0 { 0 } else { self.stood + u32::from(effort.hand_stood) };
+        *if effort.is_unsparing { &mut self.turns_unsparing } else { &mut self.turns } += effort.turns;
+        self.stood = if effort.hand_stood && effort.tried == 0 { self.stood + 1 } else { 0 };
         self.tried += effort.tried;
         self.gained += effort.gained;
     }
@@ -147,17 +151,23 @@ impl Exhaustion {
     }
 
     fn has_been_enough(&self) -> bool {
-        let Spell { rounds, stood, turns, .. } = self.spell;
+        let Spell { rounds, stood, turns, turns_unsparing, tried, .. } = self.spell;
         if self.is_out_of_reach {
-            turns >= TURNS_AGAIN || rounds >= ROUNDS
+            turns >= if tried > 0 { TURNS_AGAIN } else { TURNS_AGAIN_MAX } || rounds >= ROUNDS
         } else {
-            rounds >= ROUNDS && (turns >= TURNS + TURNS_UNSPARING || stood >= ROUNDS)
+            let has_gone_round = turns >= TURNS && turns_unsparing >= TURNS_UNSPARING;
+            rounds >= ROUNDS && (has_gone_round || stood >= ROUNDS)
         }
     }
 
-    /// Whether the next turn decides whether it is out of reach.
+    /// Whether the next turns decide whether it is out of reach.
     pub(crate) fn is_doubtful(&self) -> bool {
         !self.is_out_of_reach && self.spell.turns >= TURNS
+    }
+
+    /// Whether it has been found out of reach, and not been met since.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.is_out_of_reach
     }
 
     /// Where it is out of reach, pages that leave are those which faults have brought, as a rule, and no sign that it can be met: that is
@@ -172,17 +182,21 @@ impl Exhaustion {
 mod tests {
     use super::*;
 
-    /// Nobody leaves, and the hand finds nowhere to go.
+    /// The hand finds nowhere to go.
     const VAIN: Effort = Effort {
         has_gained: false,
-        tried: 30,
+        tried: 0,
         gained: 0,
         fills_ring: false,
         resident: PageCount(1600),
         turns: 0,
+        is_unsparing: false,
         hand_stood: true,
         device: None,
     };
+
+    /// Nobody that it comes to gets smaller.
+    const TRIED: Effort = Effort { tried: 30, hand_stood: false, ..VAIN };
 
     const SHORT: Room = Room { free: -(50 << 20), is_short: true, is_bare: false, has_grown: false, step: 1 << 20 };
 
@@ -194,12 +208,12 @@ mod tests {
         reached.is_some()
     }
 
-    /// The rounds until the budget is out of reach, of 1000 at most, where the hand needs some rounds for a turn.
-    fn rounds_until_out_of_reach(effort: Effort, rounds_a_turn: u64) -> Option<u64> {
+    /// The rounds until the budget is out of reach, of 1000 at most, where the hand goes round each so many rounds, so often.
+    fn rounds_until_out_of_reach(effort: Effort, rounds_a_turn: u64, turns: u64) -> Option<u64> {
         let mut exhaustion = Exhaustion::default();
         (1..=1000_u64).find(|round| {
-            let turns = u64::from(round.is_multiple_of(rounds_a_turn));
-            let effort = Effort { turns, hand_stood: false, ..effort };
+            let turns = turns * u64::from(round.is_multiple_of(rounds_a_turn));
+            let effort = Effort { turns, is_unsparing: exhaustion.is_doubtful(), ..effort };
             exhaustion.judge(effort, SHORT, 0).is_some()
         })
     }
@@ -216,44 +230,54 @@ mod tests {
         assert!(!judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
     }
 
-    /// Noise that lay before what folds once took forty rounds in vain, and a budget that could be met was exceeded by a quarter.
+    /// Noise that lay before what folds once took forty rounds in vain, and a budget that could be met was exceeded by a third.
     #[test]
     fn the_hand_goes_round_all_pages_before_the_budget_counts_as_out_of_reach() {
         let turns = TURNS + TURNS_UNSPARING;
-        assert_eq!(
-            [1, 4, 40].map(|rounds| rounds_until_out_of_reach(VAIN, rounds)),
-            [Some(40), Some(40), Some(40 * turns)]
-        );
+        let rounds = |rounds_a_turn| rounds_until_out_of_reach(TRIED, rounds_a_turn, 1);
+        assert_eq!([1, 4, 40].map(rounds), [Some(40), Some(40), Some(40 * turns)]);
+        assert_eq!(rounds_until_out_of_reach(TRIED, 1, 0), None);
+        // Nor is what is tried without a step of the hand, such as a full ring, all there is.
+        assert_eq!(rounds_until_out_of_reach(Effort { hand_stood: true, ..TRIED }, 1, 0), None);
+        let mut exhaustion = Exhaustion::default();
+        assert!((0..10 * ROUNDS).all(|round| !judge(
+            &mut exhaustion,
+            if round % 39 == 0 { TRIED } else { VAIN },
+            1,
+            0
+        )));
     }
 
     /// A page now and then is what the program asks for again.
     #[test]
     fn turns_in_which_a_part_of_the_pages_leaves_are_not_in_vain() {
-        let gaining = |gained| Effort { has_gained: true, gained, ..VAIN };
+        let gaining = |gained| Effort { has_gained: true, gained, ..TRIED };
         let rounds = (TURNS + TURNS_UNSPARING) * 10;
         let part = VAIN.resident.0 / PART_DIVISOR;
         assert_eq!(part, rounds);
-        assert_eq!(rounds_until_out_of_reach(gaining(1), 10), Some(rounds));
-        assert_eq!(rounds_until_out_of_reach(gaining(2), 10), None);
-        // Nor does it count as standing still.
-        let mut exhaustion = Exhaustion::default();
-        assert!((0..ROUNDS).all(|round| !judge(&mut exhaustion, gaining(u64::from(round % 20 == 0)), 1, 0)));
+        assert_eq!(rounds_until_out_of_reach(gaining(1), 10, 1), Some(rounds));
+        assert_eq!(rounds_until_out_of_reach(gaining(2), 10, 1), None);
     }
 
+    /// However many turns the hand makes in a round where it spares all.
     #[test]
     fn who_has_been_refused_is_tried_again_before_it_counts_as_out_of_reach() {
-        let mut exhaustion = Exhaustion::default();
-        let doubts: Vec<_> = (0..TURNS + TURNS_UNSPARING)
-            .map(|number| {
-                let turn = |turns| Effort { turns, hand_stood: false, ..VAIN };
-                assert!(!judge(&mut exhaustion, turn(u64::from(number > 0)), 1, 0));
-                assert!(!judge(&mut exhaustion, turn(0), 40, 0));
+        for turns in [1, 5, 300] {
+            let mut exhaustion = Exhaustion::default();
+            let rounds_sparing = (1..=1000).find(|_| {
+                assert!(!judge(&mut exhaustion, Effort { turns, ..TRIED }, 1, 0));
                 exhaustion.is_doubtful()
-            })
-            .collect();
-        assert_eq!(doubts, [[false; 8].as_slice(), &[true; 2]].concat());
-        assert!(judge(&mut exhaustion, Effort { turns: 1, ..VAIN }, 1, 0));
-        assert!(!exhaustion.is_doubtful());
+            });
+            assert_eq!(rounds_sparing, Some(TURNS.div_ceil(turns)));
+            // The round that was under way, and turns that take long.
+            assert!(!judge(&mut exhaustion, Effort { turns, ..TRIED }, ROUNDS, 0));
+            let unsparing = |turns| Effort { turns, is_unsparing: true, ..TRIED };
+            for turns in [0, 1, 0] {
+                assert!(!judge(&mut exhaustion, unsparing(turns), if turns > 0 { 1 } else { 100 }, 0));
+            }
+            assert!(judge(&mut exhaustion, unsparing(1), 1, 0));
+            assert!(exhaustion.is_out_of_reach() && !exhaustion.is_doubtful());
+        }
     }
 
     /// Each page that folded once let a program that does not fold wait for another forty rounds; so did what faults bring and leave again.
@@ -261,7 +285,7 @@ mod tests {
     fn what_is_out_of_reach_stays_so_until_there_is_more_room_than_before() {
         let mut exhaustion = Exhaustion::default();
         assert!(judge(&mut exhaustion, VAIN, ROUNDS, 0));
-        let gains = Effort { has_gained: true, gained: VAIN.tried, ..VAIN };
+        let gains = Effort { has_gained: true, gained: TRIED.tried, ..TRIED };
         let with = |free: i64| Room { free, ..SHORT };
         let mut judge_with = |effort, free| exhaustion.judge(effort, with(free), 0);
         assert_eq!(judge_with(gains, SHORT.free), Some(SHORT.free));
@@ -277,30 +301,32 @@ mod tests {
         assert!(!judge(&mut exhaustion, VAIN, ROUNDS - 1, 0));
     }
 
-    /// By the turn after which so much more may be taken, of three.
+    /// What can be free behind each of some turns.
     #[test]
     fn what_has_come_since_is_passed_by_the_hand_before_more_may_come() {
-        let less = SHORT.free - 4096;
-        let reached = |effort: Effort, has_grown: [bool; 4]| {
+        let (before, less) = (SHORT.free, SHORT.free - 4096);
+        let reached = |effort: Effort, has_grown: &[bool]| {
             let mut exhaustion = Exhaustion::default();
             assert!(judge(&mut exhaustion, VAIN, ROUNDS, 0));
-            has_grown.map(|has_grown| {
-                let effort = Effort { turns: 1, hand_stood: false, ..effort };
-                exhaustion.judge(effort, Room { has_grown, free: less, ..SHORT }, 0).expect("it is out of reach")
-            })
+            let mut behind = |has_grown: &bool| {
+                let room = Room { has_grown: *has_grown, free: less, ..SHORT };
+                exhaustion.judge(Effort { turns: 1, ..effort }, room, 0).expect("it is out of reach")
+            };
+            has_grown.iter().map(&mut behind).collect::<Vec<_>>()
         };
-        let before = SHORT.free;
-        assert_eq!(reached(VAIN, [true; 4]), [before, before, less, less]);
-        assert_eq!(reached(VAIN, [true, true, false, true]), [before; 4]);
-        let gaining = |gained| Effort { has_gained: true, gained, ..VAIN };
-        assert_eq!(reached(gaining(3), [true; 4]), [before, before, less, less]);
-        assert_eq!(reached(gaining(4), [true; 4]), [before; 4]);
-        assert_eq!(reached(Effort { fills_ring: true, ..VAIN }, [true; 4]), [before; 4]);
+        assert_eq!(reached(TRIED, &[true; 4]), [before, before, less, less]);
+        assert_eq!(reached(TRIED, &[true, true, false, true]), [before; 4]);
+        let gaining = |gained| Effort { has_gained: true, gained, ..TRIED };
+        assert_eq!(reached(gaining(3), &[true; 4]), [before, before, less, less]);
+        assert_eq!(reached(gaining(4), &[true; 4]), [before; 4]);
+        assert_eq!(reached(Effort { fills_ring: true, ..TRIED }, &[true; 4]), [before; 4]);
+        // Where nobody has been tried all have an age yet.
+        assert_eq!(reached(Effort { tried: 0, ..TRIED }, &[true; 9])[7..], [before, less]);
         // However slowly the hand goes.
         let mut exhaustion = Exhaustion::default();
         assert!(judge(&mut exhaustion, VAIN, ROUNDS, 0));
         let room = Room { has_grown: true, free: less, ..SHORT };
-        let reached: Vec<_> = (0..ROUNDS).map(|_| exhaustion.judge(VAIN, room, 0)).collect();
+        let reached: Vec<_> = (0..ROUNDS).map(|_| exhaustion.judge(TRIED, room, 0)).collect();
         assert_eq!(reached[ROUNDS as usize - 2..], [Some(before), Some(less)]);
     }
 
@@ -320,8 +346,8 @@ mod tests {
         }
         let hung = Effort { device: Some(4), ..VAIN };
         assert!(judge(&mut exhaustion, hung, 1_000 + ROUNDS, 5 * DEVICE_NS_MAX));
-        // Once it hangs no gain elsewhere makes it a slow one again.
-        exhaustion.judge(Effort { has_gained: true, ..hung }, SHORT, 7 * DEVICE_NS_MAX);
+        // Once it hangs no room that comes from elsewhere makes it a slow one again.
+        assert_eq!(exhaustion.judge(hung, Room { is_short: false, ..SHORT }, 7 * DEVICE_NS_MAX), None);
         assert!(judge(&mut exhaustion, hung, ROUNDS, 7 * DEVICE_NS_MAX));
     }
 

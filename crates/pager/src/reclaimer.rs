@@ -7,8 +7,8 @@
 use core::time::Duration;
 
 use backing::LogFull;
-use cache::Hand;
-use page::{ByteCount, PageCount};
+use cache::{Hand, Outcome};
+use page::{ByteCount, PageBytes, PageCount};
 use policy::sizing::{self, Stride, Surge, Watermarks};
 use store::Store;
 use sys::kernel::Kernel;
@@ -59,6 +59,8 @@ const BARE_DIVISOR: u64 = 64;
 const WRITE_BACK_LOOKS: u64 = 2048;
 /// So many pages that wait are encoded although the hand may yet come to more.
 const SMALL_BATCH: u64 = ENCODE_BATCH as u64 / 4;
+/// Turns of the hand in which nobody is spared once the medium takes again what does not get smaller: the first is none.
+const TURNS_ANEW: u64 = 2;
 const COMPACT_STEP: usize = 64;
 const CLEAN_STEP: usize = 64;
 /// Time between two looks at the numbers of the ledger.
@@ -93,8 +95,11 @@ pub struct Reclaimer {
     /// The last scan was a short one.
     scans_shortly: bool,
     exhaustion: Exhaustion,
-    /// Where the hand was after the last round.
-    last_hand: Option<Hand>,
+    /// As of the last round: where the hand was, what encoding had come to, and whether the medium took what does not get smaller.
+    last: Option<(Hand, Batch)>,
+    took_all: bool,
+    /// Until its turns are as many it spares nobody: the medium takes again what it did not.
+    unsparing_until: u64,
     calm_rounds: u32,
     /// The last round, if it left nothing to do.
     idle: Option<Idle>,
@@ -129,7 +134,9 @@ impl Reclaimer {
             scan_again_ns: 0,
             scans_shortly: false,
             exhaustion: Exhaustion::default(),
-            last_hand: None,
+            last: None,
+            took_all: true,
+            unsparing_until: 0,
             calm_rounds: 0,
             idle: None,
             last_own: (ByteCount::ZERO, 0),
@@ -330,16 +337,18 @@ impl Reclaimer {
     fn reclaim<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> Effort {
         let mut effort = Effort::default();
         let (filled_before, explores) = {
-            let mut state = pager.lock();
+            let state = pager.lock();
             if state.goal() == ByteCount::ZERO {
-                self.last_hand = Some(state.hand);
+                self.last = Some((state.hand, state.encoded));
                 return effort;
             }
             effort.resident = state.cache.census().resident;
-            state.hand.tries_refused = self.exhaustion.is_doubtful();
-            let explores = state.accounts.exhausted.is_some() && !state.accounts.wants_reclaim(state.free());
+            effort.is_unsparing = state.hand.tries_refused;
+            let has_room = state.accounts.exhausted.is_some() && !state.accounts.wants_reclaim(state.free());
+            let explores = self.exhaustion.is_out_of_reach() && has_room;
             (state.ring.filled_ever(), explores)
         };
+        let mut has_encoded = false;
         while pager.kernel.now_ns() < until_ns {
             let mut state = pager.lock();
             if state.is_high() && !explores {
@@ -369,32 +378,44 @@ impl Reclaimer {
                 continue;
             }
             let encoded = self.encode(pager, &mut effort);
+            has_encoded |= encoded.frames > 0;
             if stalled && encoded.frames == 0 {
                 break;
             }
         }
-        if effort.tried == 0 && pager.lock().is_pressed() {
-            self.encode(pager, &mut effort);
+        if !has_encoded && pager.lock().is_pressed() {
+            has_encoded = self.encode(pager, &mut effort).frames > 0;
         }
         let state = pager.lock();
-        effort.fills_ring = effort.tried == 0 && state.ring.filled_ever() > filled_before;
-        let last_hand = self.last_hand.replace(state.hand).unwrap_or(state.hand);
+        effort.fills_ring = !has_encoded && state.ring.filled_ever() > filled_before;
+        // The server's turns and batches are among them.
+        let (last_hand, last) = self.last.replace((state.hand, state.encoded)).unwrap_or((state.hand, state.encoded));
         effort.turns = state.hand.turns() - last_hand.turns();
         effort.hand_stood = state.hand == last_hand;
+        effort.tried = (state.encoded.frames - last.frames) as u64;
+        effort.gained = (state.encoded.gained - last.gained) as u64;
         effort
     }
 
     /// Encodes a batch of what waits.
     fn encode<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, effort: &mut Effort) -> Batch {
         let encoded = self.worker.encode(pager);
-        effort.tried += encoded.frames as u64;
-        effort.gained += encoded.gained as u64;
         pager.look_at_area();
         if encoded.gained > 0 {
             effort.has_gained = true;
             pager.has_progressed();
         }
         encoded
+    }
+
+    /// Whether the hand is to spare nobody until the next round.
+    fn spares_nobody<S: Store>(&mut self, state: &State<S>) -> bool {
+        let takes_all = state.cache.gains(Outcome::Incompressible(&PageBytes::ZERO));
+        if takes_all && !self.took_all {
+            self.unsparing_until = state.hand.turns() + TURNS_ANEW;
+        }
+        self.took_all = takes_all;
+        self.exhaustion.is_doubtful() || state.hand.turns() < self.unsparing_until
     }
 
     /// Moves encodings below while the pool is larger than it may be, or while nothing else makes room.
@@ -477,12 +498,13 @@ impl Reclaimer {
         let is_still = self.own == self.last_own && !effort.has_gained;
         self.calm_rounds = if is_still { self.calm_rounds.saturating_add(1) } else { 0 };
         self.last_own = self.own;
-        let has_grown = state.accounts.exhausted.is_some() && state.accounts.wants_reclaim(free);
+        let has_grown = state.accounts.wants_reclaim(free);
         let accounts = &state.accounts;
         let room = Room { free, is_short, is_bare: accounts.is_bare(holdings), has_grown, step: accounts.allowance() };
         let reached = if state.frozen { None } else { self.exhaustion.judge(effort, room, now) };
         let exhausted = reached.is_some();
         state.accounts.set_exhausted(reached, holdings, now);
+        state.hand.tries_refused = self.spares_nobody(&state);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
         let is_empty = is_short && is_bare(&state) && stores_nothing(&state);
         let floor = match self.calm_rounds {
@@ -491,7 +513,9 @@ impl Reclaimer {
             _ => REST_CALM,
         };
         // What cannot be helped is tried again now and then, not all the time.
-        let floor = if exhausted && !state.accounts.wants_reclaim(free) { REST_MAX } else { floor };
+        let accounts = &state.accounts;
+        let is_of_use = accounts.is_short(free) || accounts.wants_reclaim(free) && effort.gained > 0;
+        let floor = if exhausted && !is_of_use { REST_MAX } else { floor };
         let mut time = Duration::from_millis(grown_to_low).clamp(floor, REST_MAX);
         if pager.announcements.is_one_new() {
             // A thread of the program's waits; perhaps for a scan of all, for which it was too soon.

@@ -18,6 +18,7 @@ use sys::kernel::{ForkedMemory, MESSAGES_MAX, Message, PageRange};
 
 use crate::account::{Accounts, Holdings};
 use crate::area::Counted;
+use crate::eviction::Batch;
 use crate::journal::{FORKS_MAX, Journal, Record, Traced};
 use crate::ledger::FaultKind;
 use crate::order::{Ask, Before, HELD_MAX, Nobody, Window, Witnesses};
@@ -51,6 +52,8 @@ pub(crate) struct State<S> {
     pub(crate) moves: Moves,
     /// How many pages a fault brings.
     pub(crate) stride: Stride,
+    /// What encoding has come to so far, by whomever.
+    pub(crate) encoded: Batch,
     pub(crate) accounts: Accounts,
     /// While the program forks nothing above may change; see [`Journal`].
     pub(crate) frozen: bool,
@@ -110,6 +113,7 @@ impl<S: Store> State<S> {
             hand: Hand::default(),
             moves: Moves::default(),
             stride: Stride::default(),
+            encoded: Batch::default(),
             frozen: false,
             journal: Journal::new(journal),
             forked: VecDeque::with_capacity(FORKS_MAX),

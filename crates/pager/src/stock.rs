@@ -119,7 +119,7 @@ impl Stocker {
         self.pause = self.pause.saturating_sub(1);
         // What the reclaimer keeps stocked has no room for more: then a burst is only to see what that costs.
         let has_room = !state.moves.is_cheap || !state.ring.is_stocked(&state.cache.census());
-        let is_wanted = free < state.accounts.marks.high.0 as i64 && has_room;
+        let is_wanted = !state.accounts.is_high(free) && has_room;
         if self.pause > 0 || !is_wanted || !state.moves.are_scattered() || !pager.is_resting() {
             return;
         }

@@ -105,7 +105,8 @@ impl Refusals {
     /// been refused in one round would be tried again in one.
     pub const fn rounds(self, page: PageIndex) -> u32 {
         let least = 4 << self.0;
-        least + (page.0 as u32).wrapping_mul(HASH) % least
+        let spread = (page.0 as u32).wrapping_mul(HASH);
+        least + ((spread as u64 * least as u64) >> u32::BITS) as u32
     }
 
     /// The number with these low bits.
