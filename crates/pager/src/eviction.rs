@@ -44,7 +44,7 @@ const LOOKS_MAX: u64 = 4096;
 pub(crate) enum Evicted {
     /// So many pages are in frames now.
     Moved(PageCount),
-    /// The hand found only pages with an age; they are younger now.
+    /// The hand found only pages with an age, or spared ones; it is a look less now.
     Aged,
     /// These pages are shared with a forked process, or pinned.
     Shared(PageRange),

@@ -44,13 +44,11 @@ pub(crate) struct Effort {
     pub(crate) gained: u64,
     /// Pages wait in frames that did not before, and none has been encoded in vain.
     pub(crate) fills_ring: bool,
-    /// Pages that the hand goes round, and how often it has since the round before.
+    /// Pages that the hand goes round, and how often it has since the round before; nothing if it has not moved.
     pub(crate) resident: PageCount,
-    pub(crate) turns: u64,
+    pub(crate) turns: Option<u64>,
     /// It has spared nobody in these.
     pub(crate) is_unsparing: bool,
-    /// It has not moved since then.
-    pub(crate) hand_stood: bool,
     /// The device has not taken yet what it was given; and how many bytes it has taken so far.
     pub(crate) device: Option<u64>,
 }
@@ -93,8 +91,8 @@ struct Spell {
 impl Spell {
     fn note(&mut self, effort: Effort) {
         self.rounds += 1;
-        *if effort.is_unsparing { &mut self.turns_unsparing } else { &mut self.turns } += effort.turns;
-        self.stood = if effort.hand_stood && effort.tried == 0 { self.stood + 1 } else { 0 };
+        *if effort.is_unsparing { &mut self.turns_unsparing } else { &mut self.turns } += effort.turns.unwrap_or(0);
+        self.stood = if effort.turns.is_none() && effort.tried == 0 { self.stood + 1 } else { 0 };
         self.tried += effort.tried;
         self.gained += effort.gained;
     }
@@ -189,14 +187,13 @@ mod tests {
         gained: 0,
         fills_ring: false,
         resident: PageCount(1600),
-        turns: 0,
+        turns: None,
         is_unsparing: false,
-        hand_stood: true,
         device: None,
     };
 
     /// Nobody that it comes to gets smaller.
-    const TRIED: Effort = Effort { tried: 30, hand_stood: false, ..VAIN };
+    const TRIED: Effort = Effort { tried: 30, turns: Some(0), ..VAIN };
 
     const SHORT: Room = Room { free: -(50 << 20), is_short: true, is_bare: false, has_grown: false, step: 1 << 20 };
 
@@ -212,7 +209,7 @@ mod tests {
     fn rounds_until_out_of_reach(effort: Effort, rounds_a_turn: u64, turns: u64) -> Option<u64> {
         let mut exhaustion = Exhaustion::default();
         (1..=1000_u64).find(|round| {
-            let turns = turns * u64::from(round.is_multiple_of(rounds_a_turn));
+            let turns = effort.turns.map(|_| turns * u64::from(round.is_multiple_of(rounds_a_turn)));
             let effort = Effort { turns, is_unsparing: exhaustion.is_doubtful(), ..effort };
             exhaustion.judge(effort, SHORT, 0).is_some()
         })
@@ -238,7 +235,7 @@ mod tests {
         assert_eq!([1, 4, 40].map(rounds), [Some(40), Some(40), Some(40 * turns)]);
         assert_eq!(rounds_until_out_of_reach(TRIED, 1, 0), None);
         // Nor is what is tried without a step of the hand, such as a full ring, all there is.
-        assert_eq!(rounds_until_out_of_reach(Effort { hand_stood: true, ..TRIED }, 1, 0), None);
+        assert_eq!(rounds_until_out_of_reach(Effort { turns: None, ..TRIED }, 1, 0), None);
         let mut exhaustion = Exhaustion::default();
         assert!((0..10 * ROUNDS).all(|round| !judge(
             &mut exhaustion,
@@ -265,13 +262,13 @@ mod tests {
         for turns in [1, 5, 300] {
             let mut exhaustion = Exhaustion::default();
             let rounds_sparing = (1..=1000).find(|_| {
-                assert!(!judge(&mut exhaustion, Effort { turns, ..TRIED }, 1, 0));
+                assert!(!judge(&mut exhaustion, Effort { turns: Some(turns), ..TRIED }, 1, 0));
                 exhaustion.is_doubtful()
             });
             assert_eq!(rounds_sparing, Some(TURNS.div_ceil(turns)));
             // The round that was under way, and turns that take long.
-            assert!(!judge(&mut exhaustion, Effort { turns, ..TRIED }, ROUNDS, 0));
-            let unsparing = |turns| Effort { turns, is_unsparing: true, ..TRIED };
+            assert!(!judge(&mut exhaustion, Effort { turns: Some(turns), ..TRIED }, ROUNDS, 0));
+            let unsparing = |turns| Effort { turns: Some(turns), is_unsparing: true, ..TRIED };
             for turns in [0, 1, 0] {
                 assert!(!judge(&mut exhaustion, unsparing(turns), if turns > 0 { 1 } else { 100 }, 0));
             }
@@ -310,7 +307,7 @@ mod tests {
             assert!(judge(&mut exhaustion, VAIN, ROUNDS, 0));
             let mut behind = |has_grown: &bool| {
                 let room = Room { has_grown: *has_grown, free: less, ..SHORT };
-                exhaustion.judge(Effort { turns: 1, ..effort }, room, 0).expect("it is out of reach")
+                exhaustion.judge(Effort { turns: Some(1), ..effort }, room, 0).expect("it is out of reach")
             };
             has_grown.iter().map(&mut behind).collect::<Vec<_>>()
         };

@@ -390,8 +390,7 @@ impl Reclaimer {
         effort.fills_ring = !has_encoded && state.ring.filled_ever() > filled_before;
         // The server's turns and batches are among them.
         let (last_hand, last) = self.last.replace((state.hand, state.encoded)).unwrap_or((state.hand, state.encoded));
-        effort.turns = state.hand.turns() - last_hand.turns();
-        effort.hand_stood = state.hand == last_hand;
+        effort.turns = (state.hand != last_hand).then(|| state.hand.turns() - last_hand.turns());
         effort.tried = (state.encoded.frames - last.frames) as u64;
         effort.gained = (state.encoded.gained - last.gained) as u64;
         effort
