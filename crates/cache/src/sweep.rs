@@ -3,8 +3,6 @@
 //! Both are clocks over the page table. They run by address, so that neighbours leave together: one call moves a run
 //! of pages, and a segment holds pages that will be wanted together.
 
-use core::num::NonZeroU32;
-
 use backing::LogFull;
 use page::{ByteCount, PAGE_BYTES, PageCount, PageIndex};
 use policy::replacement::{Age, Verdict, look};
@@ -22,8 +20,6 @@ pub struct Hand {
     turns: u64,
     /// It spares nobody for having been refused before.
     pub tries_refused: bool,
-    /// If any, it takes one page of so many, whatever its age, and passes the others as if it had not met them.
-    pub sample: Option<NonZeroU32>,
 }
 
 impl Hand {
@@ -58,12 +54,6 @@ impl<S: Store> Cache<S> {
                 continue;
             };
             hand.next = page + PageCount(1);
-            if let Some(of) = hand.sample {
-                if page.part(of.get()) == 0 {
-                    return Some((page, PageCount(1)));
-                }
-                continue;
-            }
             let slot = self.table.get(page);
             if slot.spared() > 0 && !hand.tries_refused {
                 self.table.set(page, slot.with_spared(slot.spared() - 1));

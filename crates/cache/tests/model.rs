@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 
 use backing::{MemoryBacking, ReadJob, SegmentLog};
 use page::{ByteCount, FrameIndex, PAGE_BYTES, PageBytes, PageCount, PageIndex};
@@ -129,7 +128,6 @@ fn one(seed: u64) -> usize {
                 cache.settle(page, arrivals[random.below(4) as usize]);
                 twin.insert(page, Twin::Resident);
                 hand.tries_refused = random.below(2) == 0;
-                hand.sample = NonZeroU32::new(random.below(4) as u32);
                 cache.refuse(PageIndex(random.below(PAGES) * 3));
             }
             5..=7 => {
@@ -470,31 +468,6 @@ fn who_is_spared_goes_neither_along_nor_behind_a_walk_but_to_a_hand_that_spares_
     cache.remap(PageIndex(2), PageIndex(3), PageIndex(9), &mut |_, _| {});
     assert_eq!(cache.place(PageIndex(9)), Place::Resident);
     assert_eq!(cache.resident_run(PageIndex(9), PageCount(1), Age::TOUCHED), None);
-}
-
-/// Whatever their age, and whether they are spared or not; the others keep both.
-#[test]
-fn a_sample_is_one_page_of_so_many_wherever_they_lie() {
-    const PAGES: u64 = 3000;
-    let mut cache = cache(1 << 20);
-    for page in (0..PAGES).map(PageIndex) {
-        cache.settle(page, [Arrival::Recalled, Arrival::Refused][page.0 as usize % 2]);
-    }
-    let mut hand = Hand::default();
-    hand.sample = NonZeroU32::new(16);
-    let mut sampled = vec![];
-    while hand.turns() == 0 {
-        let Some((page, count)) = cache.victims(&mut hand, PageCount(8), 100) else { continue };
-        assert_eq!(count, PageCount(1));
-        cache.leave(page, FrameIndex(page.0 as u32));
-        sampled.push(page.0);
-    }
-    let even = sampled.iter().filter(|page| *page % 2 == 0).count();
-    assert!((160..220).contains(&sampled.len()) && (60..140).contains(&even), "{} {even}", sampled.len());
-    let gap = sampled.windows(2).map(|pair| pair[1] - pair[0]).max();
-    assert!(gap.is_some_and(|gap| gap < 64), "{gap:?}");
-    hand.sample = None;
-    assert_eq!(cache.victims(&mut hand, PageCount(8), PAGES / 2), None, "they have lost an age");
 }
 
 /// Ages of ten neighbours, and where the hand is behind its first run and its second.

@@ -41,13 +41,6 @@ impl PageIndex {
         Self(address >> PAGE_SHIFT)
     }
 
-    /// Which of so many parts the page is in, where neighbours are in parts far from each other (multiplicative hashing: Knuth,
-    /// volume 3, 6.4).
-    pub const fn part(self, parts: u32) -> u32 {
-        let spread = (self.0 as u32).wrapping_mul(0x9e37_79b1);
-        ((spread as u64 * parts as u64) >> u32::BITS) as u32
-    }
-
     /// The page's first address.
     pub const fn address(self) -> u64 {
         self.0 << PAGE_SHIFT

@@ -1,27 +1,23 @@
 //! Exhaustion: when the budget counts as out of reach.
 //!
-//! A budget that cannot be met must not hold faults up for ever. So once nothing has left for some time, or next to nothing, a sample of
-//! all pages is tried; and if none of these get smaller either, faults are served beyond it, and the user hears of it, or the program is
-//! stopped. A device that takes its time is no reason for that, nor a ring that fills: who calls a healthy run exhausted may end it.
+//! A budget that cannot be met must not hold faults up for ever. So once the hand has gone round all pages often enough and next to
+//! nothing has left, faults are served beyond it, and the user hears of it, or the program is stopped. A device that takes its time is
+//! no reason for that, nor a ring that fills: who calls a healthy run exhausted may end it.
 //!
 //! It stays out of reach until there is more room than there was: pages that leave then are those which the faults have brought.
-
-use core::num::NonZeroU32;
 
 use page::{ByteCount, PAGE_BYTES, PageCount};
 use policy::replacement::Age;
 
-/// Rounds while room is short before a sample is tried.
+/// Rounds while room is short before the budget counts as out of reach.
 const ROUNDS: u32 = 40;
-/// More of them in a large memory: the hand passes so many pages in one, on a slow machine, and takes all ages in some turns.
-const LOOKS: u64 = 16_384;
+/// And turns of the hand: it has taken all ages then.
 const TURNS: u64 = 1 << Age::BITS;
-/// Pages that are tried as a sample, of more as of fewer.
-const SAMPLE: u64 = 8192;
-/// Turns for that: the first is none, as a rule.
-const TURNS_SAMPLING: u64 = 2;
-/// All is in vain if less than this part of the pages take less memory then, as a divisor: a program whose budget is out of reach asks
-/// for some of them back all the time.
+/// Behind these, turns in which it spares nobody for having been refused before, who may have become what gets smaller. The first is
+/// none, as a rule.
+const TURNS_UNSPARING: u64 = 2;
+/// They are in vain if less than this part of the pages that the hand goes round take less memory then, as a divisor: a program whose
+/// budget is out of reach asks for some of them back all the time.
 const PART_DIVISOR: u64 = 16;
 /// Turns where it has been out of reach before and more has come: the first is none, and the second takes from those that have come
 /// the age that they have at first. Where all have more than that, until all ages are taken.
@@ -51,8 +47,8 @@ pub(crate) struct Effort {
     /// Pages that the hand goes round, and how often it has since the round before; nothing if it has not moved.
     pub(crate) resident: PageCount,
     pub(crate) turns: Option<u64>,
-    /// It has taken a sample in these.
-    pub(crate) is_sampling: bool,
+    /// It has spared nobody in these.
+    pub(crate) is_unsparing: bool,
     /// The device has not taken yet what it was given; and how many bytes it has taken so far.
     pub(crate) device: Option<u64>,
 }
@@ -85,17 +81,9 @@ pub(crate) struct Room {
 struct Spell {
     rounds: u32,
     turns: u64,
+    turns_unsparing: u64,
     /// The last ones in which the hand had nowhere to go.
     stood: u32,
-    tried: u64,
-    gained: u64,
-    /// Of the turns and pages those for the sample.
-    sampled: Sampled,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Sampled {
-    turns: u64,
     tried: u64,
     gained: u64,
 }
@@ -103,13 +91,7 @@ struct Sampled {
 impl Spell {
     fn note(&mut self, effort: Effort) {
         self.rounds += 1;
-        let turns = effort.turns.unwrap_or(0);
-        self.turns += turns;
-        if effort.is_sampling {
-            self.sampled.turns += turns;
-            self.sampled.tried += effort.tried;
-            self.sampled.gained += effort.gained;
-        }
+        *if effort.is_unsparing { &mut self.turns_unsparing } else { &mut self.turns } += effort.turns.unwrap_or(0);
         self.stood = if effort.turns.is_none() && effort.tried == 0 { self.stood + 1 } else { 0 };
         self.tried += effort.tried;
         self.gained += effort.gained;
@@ -118,22 +100,6 @@ impl Spell {
     fn gains_well(&self) -> bool {
         self.gained > 0 && self.gained * GAIN_DIVISOR >= self.tried
     }
-
-    /// Whether it takes a sample to know whether anybody gets smaller: next to nobody of those that have been tried has, or of all that
-    /// the hand has gone round again and again.
-    fn is_doubtful(&self, resident: PageCount) -> bool {
-        let is_long = self.rounds >= ROUNDS + (resident.0 / LOOKS * TURNS) as u32;
-        is_long && (is_next_to_nothing(self.gained, self.tried) || self.turns >= TURNS && self.is_little(resident))
-    }
-
-    /// Whether next to nothing has left of what the hand goes round.
-    fn is_little(&self, resident: PageCount) -> bool {
-        is_next_to_nothing(self.gained, resident.0)
-    }
-}
-
-fn is_next_to_nothing(gained: u64, of: u64) -> bool {
-    gained * PART_DIVISOR <= of
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -170,16 +136,12 @@ impl Exhaustion {
         } else if !is_slow && !effort.fills_ring {
             self.spell.note(effort);
         }
-        if !self.is_out_of_reach && self.spell.turns >= TURNS && !self.spell.is_little(effort.resident) {
-            self.spell = Spell::default();
-        }
         if self.has_been_enough() {
             let spell = core::mem::take(&mut self.spell);
             if self.is_out_of_reach {
                 // Of what has come since some may leave.
                 self.reached = if spell.gains_well() { self.reached } else { self.reached.min(room.free) };
-            } else if spell.is_little(effort.resident) && is_next_to_nothing(spell.sampled.gained, spell.sampled.tried)
-            {
+            } else if spell.gained * PART_DIVISOR <= effort.resident.0 {
                 (self.is_out_of_reach, self.reached) = (true, room.free);
             }
         }
@@ -187,18 +149,18 @@ impl Exhaustion {
     }
 
     fn has_been_enough(&self) -> bool {
-        let Spell { rounds, stood, turns, tried, sampled, .. } = self.spell;
+        let Spell { rounds, stood, turns, turns_unsparing, tried, .. } = self.spell;
         if self.is_out_of_reach {
             turns >= if tried > 0 { TURNS_AGAIN } else { TURNS_AGAIN_MAX } || rounds >= ROUNDS
         } else {
-            sampled.turns >= TURNS_SAMPLING || stood >= ROUNDS
+            let has_gone_round = turns >= TURNS && turns_unsparing >= TURNS_UNSPARING;
+            rounds >= ROUNDS && (has_gone_round || stood >= ROUNDS)
         }
     }
 
-    /// If the next turns are to decide whether it is out of reach, of how many pages one is to be tried, where the hand goes round `resident`.
-    pub(crate) fn sample(&self, resident: PageCount) -> Option<NonZeroU32> {
-        let is_wanted = !self.is_out_of_reach && self.spell.is_doubtful(resident);
-        is_wanted.then(|| NonZeroU32::new((resident.0 / SAMPLE) as u32).unwrap_or(NonZeroU32::MIN))
+    /// Whether the next turns decide whether it is out of reach.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        !self.is_out_of_reach && self.spell.turns >= TURNS
     }
 
     /// Whether it has been found out of reach, and not been met since.
@@ -226,7 +188,7 @@ mod tests {
         fills_ring: false,
         resident: PageCount(1600),
         turns: None,
-        is_sampling: false,
+        is_unsparing: false,
         device: None,
     };
 
@@ -243,15 +205,13 @@ mod tests {
         reached.is_some()
     }
 
-    /// The rounds until the budget is out of reach, of 2000 at most, where the hand goes round once in so many, and what is tried of the
-    /// sample comes to something else.
-    fn rounds_until_out_of_reach(effort: Effort, rounds_a_turn: u64, of_sample: u64) -> Option<u64> {
+    /// The rounds until the budget is out of reach, of 1000 at most, where the hand goes round each so many rounds, so often.
+    fn rounds_until_out_of_reach(effort: Effort, rounds_a_turn: u64, turns: u64) -> Option<u64> {
         let mut exhaustion = Exhaustion::default();
-        (1..=2000_u64).find(|round| {
-            let turns = effort.turns.map(|_| u64::from(round.is_multiple_of(rounds_a_turn)));
-            let is_sampling = exhaustion.sample(effort.resident).is_some();
-            let gained = if is_sampling { of_sample } else { effort.gained };
-            exhaustion.judge(Effort { gained, turns, is_sampling, ..effort }, SHORT, 0).is_some()
+        (1..=1000_u64).find(|round| {
+            let turns = effort.turns.map(|_| turns * u64::from(round.is_multiple_of(rounds_a_turn)));
+            let effort = Effort { turns, is_unsparing: exhaustion.is_doubtful(), ..effort };
+            exhaustion.judge(effort, SHORT, 0).is_some()
         })
     }
 
@@ -269,10 +229,11 @@ mod tests {
 
     /// Noise that lay before what folds once took forty rounds in vain, and a budget that could be met was exceeded by a third.
     #[test]
-    fn a_sample_of_all_pages_is_tried_before_the_budget_counts_as_out_of_reach() {
-        let rounds = |rounds_a_turn| rounds_until_out_of_reach(TRIED, rounds_a_turn, 0);
-        assert_eq!([1, 4, 40, 300].map(rounds), [Some(42), Some(48), Some(120), Some(600)]);
-        assert_eq!([1, 40].map(|rounds_a_turn| rounds_until_out_of_reach(TRIED, rounds_a_turn, 2)), [None; 2]);
+    fn the_hand_goes_round_all_pages_before_the_budget_counts_as_out_of_reach() {
+        let turns = TURNS + TURNS_UNSPARING;
+        let rounds = |rounds_a_turn| rounds_until_out_of_reach(TRIED, rounds_a_turn, 1);
+        assert_eq!([1, 4, 40].map(rounds), [Some(40), Some(40), Some(40 * turns)]);
+        assert_eq!(rounds_until_out_of_reach(TRIED, 1, 0), None);
         // Nor is what is tried without a step of the hand, such as a full ring, all there is.
         assert_eq!(rounds_until_out_of_reach(Effort { turns: None, ..TRIED }, 1, 0), None);
         let mut exhaustion = Exhaustion::default();
@@ -286,34 +247,34 @@ mod tests {
 
     /// A page now and then is what the program asks for again.
     #[test]
-    fn it_is_doubtful_where_next_to_nothing_leaves() {
+    fn turns_in_which_a_part_of_the_pages_leaves_are_not_in_vain() {
         let gaining = |gained| Effort { has_gained: true, gained, ..TRIED };
-        // Of all that is tried, at once; of all that the hand goes round, once it has, eight times.
-        assert_eq!(rounds_until_out_of_reach(gaining(1), 10, 0), Some(60));
-        assert_eq!(rounds_until_out_of_reach(gaining(2), 10, 0), None);
-        let of_few = Effort { tried: 1, ..gaining(1) };
-        assert_eq!(rounds_until_out_of_reach(of_few, 10, 0), Some(100));
-        assert_eq!(rounds_until_out_of_reach(of_few, 13, 0), None);
+        let rounds = (TURNS + TURNS_UNSPARING) * 10;
+        let part = VAIN.resident.0 / PART_DIVISOR;
+        assert_eq!(part, rounds);
+        assert_eq!(rounds_until_out_of_reach(gaining(1), 10, 1), Some(rounds));
+        assert_eq!(rounds_until_out_of_reach(gaining(2), 10, 1), None);
     }
 
-    /// Some thousand pages, however many there are.
+    /// However many turns the hand makes in a round where it spares all.
     #[test]
-    fn a_sample_is_of_all_pages_or_of_some_thousand() {
-        let of = |resident: u64| {
+    fn who_has_been_refused_is_tried_again_before_it_counts_as_out_of_reach() {
+        for turns in [1, 5, 300] {
             let mut exhaustion = Exhaustion::default();
-            let effort = Effort { resident: PageCount(resident), ..TRIED };
-            let rounds = (0..1_000_000).find(|_| {
-                assert!(!judge(&mut exhaustion, effort, 1, 0));
-                exhaustion.sample(effort.resident).is_some()
+            let rounds_sparing = (1..=1000).find(|_| {
+                assert!(!judge(&mut exhaustion, Effort { turns: Some(turns), ..TRIED }, 1, 0));
+                exhaustion.is_doubtful()
             });
-            (rounds, exhaustion.sample(effort.resident).map(NonZeroU32::get))
-        };
-        assert_eq!(of(0), (Some(39), Some(1)));
-        assert_eq!(of(12_000), (Some(39), Some(1)));
-        assert_eq!(of(1 << 18), (Some(39 + 128), Some(32)));
-        let mut exhaustion = Exhaustion::default();
-        assert!(judge(&mut exhaustion, VAIN, ROUNDS, 0));
-        assert!(exhaustion.is_out_of_reach() && exhaustion.sample(VAIN.resident).is_none());
+            assert_eq!(rounds_sparing, Some(TURNS.div_ceil(turns)));
+            // The round that was under way, and turns that take long.
+            assert!(!judge(&mut exhaustion, Effort { turns: Some(turns), ..TRIED }, ROUNDS, 0));
+            let unsparing = |turns| Effort { turns: Some(turns), is_unsparing: true, ..TRIED };
+            for turns in [0, 1, 0] {
+                assert!(!judge(&mut exhaustion, unsparing(turns), if turns > 0 { 1 } else { 100 }, 0));
+            }
+            assert!(judge(&mut exhaustion, unsparing(1), 1, 0));
+            assert!(exhaustion.is_out_of_reach() && !exhaustion.is_doubtful());
+        }
     }
 
     /// Each page that folded once let a program that does not fold wait for another forty rounds; so did what faults bring and leave again.
@@ -371,17 +332,6 @@ mod tests {
         let mut effort = Effort { tried: 2, ..VAIN };
         effort.note_written(ByteCount(256 << 10));
         assert_eq!((effort.has_gained, effort.tried, effort.gained), (true, 66, 64));
-    }
-
-    /// A gibibyte of pages that all have the highest age: seven rounds of the hand until one may go.
-    #[test]
-    fn a_hand_that_only_ages_pages_has_time_to() {
-        let many = Effort { tried: 0, resident: PageCount(1 << 18), ..TRIED };
-        let mut exhaustion = Exhaustion::default();
-        assert!(!judge(&mut exhaustion, many, ROUNDS + 7 * 16, 0));
-        assert!(exhaustion.sample(many.resident).is_none());
-        assert!(!judge(&mut exhaustion, many, 16, 0));
-        assert!(exhaustion.sample(many.resident).is_some());
     }
 
     #[test]

@@ -343,7 +343,7 @@ impl Reclaimer {
                 return effort;
             }
             effort.resident = state.cache.census().resident;
-            effort.is_sampling = state.hand.sample.is_some();
+            effort.is_unsparing = state.hand.tries_refused;
             let has_room = state.accounts.exhausted.is_some() && !state.accounts.wants_reclaim(state.free());
             let explores = self.exhaustion.is_out_of_reach() && has_room;
             (state.ring.filled_ever(), explores)
@@ -414,7 +414,7 @@ impl Reclaimer {
             self.unsparing_until = state.hand.turns() + TURNS_ANEW;
         }
         self.took_all = takes_all;
-        state.hand.turns() < self.unsparing_until
+        self.exhaustion.is_doubtful() || state.hand.turns() < self.unsparing_until
     }
 
     /// Moves encodings below while the pool is larger than it may be, or while nothing else makes room.
@@ -504,7 +504,6 @@ impl Reclaimer {
         let exhausted = reached.is_some();
         state.accounts.set_exhausted(reached, holdings, now);
         state.hand.tries_refused = self.spares_nobody(&state);
-        state.hand.sample = self.exhaustion.sample(effort.resident).filter(|_| is_short && !state.frozen);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
         let is_empty = is_short && is_bare(&state) && stores_nothing(&state);
         let floor = match self.calm_rounds {

@@ -81,6 +81,9 @@ impl Level {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Refusals(u8);
 
+/// Spreads pages over rounds (Knuth: multiplicative hashing).
+const HASH: u32 = 0x9e37_79b1;
+
 impl Refusals {
     /// Bits that it needs.
     pub const BITS: u32 = 3;
@@ -102,7 +105,8 @@ impl Refusals {
     /// been refused in one round would be tried again in one.
     pub const fn rounds(self, page: PageIndex) -> u32 {
         let least = 4 << self.0;
-        least + page.part(least)
+        let spread = (page.0 as u32).wrapping_mul(HASH);
+        least + ((spread as u64 * least as u64) >> u32::BITS) as u32
     }
 
     /// The number with these low bits.
