@@ -76,13 +76,14 @@ impl Level {
     }
 }
 
-/// How often in a row a page has been refused: encoded in vain, or not moved. The more often, the longer the hand spares it: a program that holds more such pages
-/// than its budget would have them encoded in vain all the time, and what does fold is rarely met among them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Refusals(u8);
-
 /// Spreads pages over rounds (Knuth: multiplicative hashing).
 const HASH: u32 = 0x9e37_79b1;
+
+/// How often in a row a page has been refused: encoded in vain, or not moved. The more often, the longer the hand spares it: where a
+/// program holds more such pages than its budget, they would be encoded in vain all the time, and what does fold is rarely met among
+/// them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Refusals(u8);
 
 impl Refusals {
     /// Bits that it needs.
