@@ -179,6 +179,7 @@ impl Exhaustion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::{Accounts, Holdings};
 
     /// The hand finds nowhere to go.
     const VAIN: Effort = Effort {
@@ -325,6 +326,27 @@ mod tests {
         let room = Room { has_grown: true, free: less, ..SHORT };
         let reached: Vec<_> = (0..ROUNDS).map(|_| exhaustion.judge(TRIED, room, 0)).collect();
         assert_eq!(reached[ROUNDS as usize - 2..], [Some(before), Some(less)]);
+    }
+
+    /// What was free when it was found out of reach is more than faults need, so that no level holds; then more comes. Each fault would
+    /// wait in vain.
+    #[test]
+    fn faults_do_not_wait_on_where_no_level_was_needed_at_first() {
+        const MIB: u64 = 1 << 20;
+        let mut accounts = Accounts::new(ByteCount(16 * MIB), ByteCount::ZERO);
+        let with_free = |bytes: u64| Holdings { pages: PageCount((16 * MIB - bytes) / 4096), ..Holdings::default() };
+        let mut exhaustion = Exhaustion::default();
+        let mut rounds = |accounts: &mut Accounts, holdings| {
+            for _ in 0..ROUNDS {
+                let free = accounts.free(holdings);
+                let room = Room { free, has_grown: accounts.wants_reclaim(free), ..SHORT };
+                let reached = exhaustion.judge(VAIN, room, 0);
+                accounts.set_exhausted(reached, holdings, 0);
+            }
+            (accounts.exhausted.is_some(), accounts.is_short(accounts.free(holdings)))
+        };
+        assert_eq!(rounds(&mut accounts, with_free(2 * MIB)), (false, false));
+        assert_eq!(rounds(&mut accounts, with_free(MIB / 4)), (true, false));
     }
 
     #[test]
