@@ -48,6 +48,9 @@ pub(crate) struct Options {
     /// Cases; those of the suite by default.
     #[arg(long = "case", value_delimiter = ',')]
     cases: Vec<Case>,
+    /// A program of yours, as a command line for `sh`, instead of the cases; may be given several times.
+    #[arg(long = "command", value_name = "LINE")]
+    commands: Vec<String>,
     /// Systems; those of the suite by default. `none` always runs: its output is what the others must print.
     #[arg(long = "system", value_delimiter = ',')]
     systems: Vec<System>,
@@ -93,7 +96,7 @@ pub(crate) fn chosen<'a, T>(asked: &'a [T], suite: &'a [T]) -> &'a [T] {
 
 /// One case at one size with one total.
 struct Contest {
-    case: Case,
+    case: String,
     compressible: f64,
     fraction: f64,
     words: Vec<String>,
@@ -142,43 +145,64 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// What runs under all systems.
+struct Program {
+    name: String,
+    compressible: f64,
+    words: Vec<String>,
+}
+
+/// The commands that were asked for, and the cases: those of the suite only where there are no commands.
+fn programs(options: &Options, work: &Path) -> Result<Vec<Program>> {
+    let commands = options.commands.iter().map(|line| {
+        let words = ["sh", "-c", line].map(str::to_owned).to_vec();
+        Program { name: line.clone(), compressible: 0.0, words }
+    });
+    let mut programs: Vec<Program> = commands.collect();
+    let suite = if programs.is_empty() { options.suite.cases() } else { &[] };
+    let bytes = options.bytes.unwrap_or_else(|| options.suite.bytes());
+    for case in chosen(&options.cases, suite) {
+        let kinds = if case.is_walk() { options.compressible.as_slice() } else { &[0.0] };
+        for &compressible in kinds {
+            let words = case.command(bytes, compressible, work)?;
+            programs.push(Program { name: case.name().into(), compressible, words });
+        }
+    }
+    Ok(programs)
+}
+
 /// Prepares each case: its wish, its output, and the limit of each system.
 fn contests(options: &Options, work: &Path, out: &mut Output) -> Result<Vec<Contest>> {
-    let cases = chosen(&options.cases, options.suite.cases());
     let mut systems = chosen(&options.systems, options.suite.systems()).to_vec();
     systems.retain(|system| *system != System::None);
     systems.insert(0, System::None);
     let mut prepared = Vec::new();
-    for case in cases {
-        let kinds = if case.is_walk() { options.compressible.as_slice() } else { &[0.0] };
-        for compressible in kinds {
-            let words = case.command(options.bytes.unwrap_or_else(|| options.suite.bytes()), *compressible, work)?;
-            // 5 ms: often enough to see the peak, and nobody takes this run's time.
-            let plain = measure(&words, 5, None, options.timeout)?;
-            ensure!(plain.status == Some(0), "{} fails without a limit: {}", words.join(" "), plain.stderr);
-            let wants_bytes = plain.anon_peak_bytes.context("the run was watched")?;
-            for fraction in chosen(&options.fractions, options.suite.fractions()) {
-                let total_bytes = (wants_bytes as f64 * fraction) as u64;
-                let setting =
-                    Setting { work: work.to_owned(), codec: options.kernel_codec.clone(), wants_bytes, total_bytes };
-                let (words, expected) = (words.clone(), result_of(&plain).0);
-                let mut contest = Contest {
-                    case: *case,
-                    compressible: *compressible,
-                    fraction: *fraction,
-                    words,
-                    setting,
-                    expected,
-                    limits: Vec::new(),
-                };
-                for system in &systems {
-                    match contest.calibrate(*system, options) {
-                        Ok(limit) => contest.limits.push((*system, limit)),
-                        Err(why) => out.line(&skipped(&contest, *system, &why))?,
-                    }
+    for Program { name, compressible, words } in programs(options, work)? {
+        // 5 ms: often enough to see the peak, and nobody takes this run's time.
+        let plain = measure(&words, 5, None, options.timeout)?;
+        ensure!(plain.status == Some(0), "{} fails without a limit: {}", words.join(" "), plain.stderr);
+        let wants_bytes = plain.anon_peak_bytes.context("the run was watched")?;
+        for fraction in chosen(&options.fractions, options.suite.fractions()) {
+            let total_bytes = (wants_bytes as f64 * fraction) as u64;
+            let setting =
+                Setting { work: work.to_owned(), codec: options.kernel_codec.clone(), wants_bytes, total_bytes };
+            let (words, expected) = (words.clone(), result_of(&plain).0);
+            let mut contest = Contest {
+                case: name.clone(),
+                compressible,
+                fraction: *fraction,
+                words,
+                setting,
+                expected,
+                limits: Vec::new(),
+            };
+            for system in &systems {
+                match contest.calibrate(*system, options) {
+                    Ok(limit) => contest.limits.push((*system, limit)),
+                    Err(why) => out.line(&skipped(&contest, *system, &why))?,
                 }
-                prepared.push(contest);
             }
+            prepared.push(contest);
         }
     }
     Ok(prepared)
@@ -200,7 +224,7 @@ impl Contest {
             let excess = (anonymous + run.outside_bytes) as f64 - total as f64;
             eprintln!(
                 "calibrating {} {}: limit {}, anonymous {} + pool {} of {}: {:?}",
-                self.case.name(),
+                self.case,
                 system.name(),
                 mib(limit),
                 mib(anonymous),
@@ -250,7 +274,7 @@ impl Contest {
         measured.stdout.clear();
         Ok(Run {
             round,
-            case: self.case.name().into(),
+            case: self.case.clone(),
             system: system.name().into(),
             compressible: self.compressible,
             fraction: self.fraction,
@@ -301,7 +325,7 @@ pub(crate) fn measure(words: &[String], watch_ms: u32, cgroup: Option<&Path>, ti
 }
 
 fn skipped(contest: &Contest, system: System, why: &str) -> Value {
-    json!({ "skipped": { "case": contest.case.name(), "system": system.name(), "fraction": contest.fraction, "why": why } })
+    json!({ "skipped": { "case": contest.case, "system": system.name(), "fraction": contest.fraction, "why": why } })
 }
 
 /// Lines to standard output and, if asked for, to a file.
