@@ -20,23 +20,49 @@ pub(crate) fn open_file(membership: &Membership) -> Result<Option<SwapFile>, Err
     if bytes_max == 0 {
         return Ok(None);
     }
-    let mut path = path(membership);
+    // The path leads elsewhere behind a chroot, and in a namespace of mounts, or to where nothing may be written.
+    through_runner(membership)
+        .ok_or(Errno::NOENT)
+        .and_then(|path| open_at(path, bytes_max))
+        .or_else(|_| open_at(path(membership), bytes_max))
+        .map(Some)
+}
+
+fn open_at(mut path: Vec<u8>, bytes_max: u64) -> Result<SwapFile, Errno> {
     let named = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
-    let opened = match SwapFile::create_in(named, bytes_max) {
+    match SwapFile::create_in(named, bytes_max) {
         // Not a directory: a file that the user has set aside. It serves one process of the run.
         Err(Errno::NOTDIR) => SwapFile::open(named, bytes_max),
         other => other,
-    };
-    match opened {
+    }
+    .or_else(|errno| match errno {
         // There is none of that name, or another process has it: one without a name in the same directory does as well.
-        Err(Errno::NOENT | Errno::WOULDBLOCK) => {
+        Errno::NOENT | Errno::WOULDBLOCK => {
             path.truncate(path.iter().rposition(|byte| *byte == b'/').unwrap_or(0) + 1);
             path.push(0);
             let directory = CStr::from_bytes_with_nul(&path).expect("cut again");
-            SwapFile::create_in(directory, bytes_max).map(Some)
+            SwapFile::create_in(directory, bytes_max)
         }
-        other => other.map(Some),
+        other => Err(other),
+    })
+}
+
+/// The same place by way of `pleat run`, which has its directory open, and a zero byte; `None` where /proc does not lead there.
+fn through_runner(membership: &Membership) -> Option<Vec<u8>> {
+    let directory = &membership.ledger.swap_directory;
+    let numbers = [&membership.ledger.runner_pid, &directory.descriptor].map(|number| number.load(Ordering::Relaxed));
+    let mut room = [0; _];
+    let opened = sys::process::descriptor_path(numbers[0], numbers[1], &mut room)?;
+    let expected = (directory.device.load(Ordering::Relaxed), directory.inode.load(Ordering::Relaxed));
+    if sys::file::identity(opened) != Some(expected) {
+        return None;
     }
+    let mut through = opened.to_bytes().to_vec();
+    match directory.name_at.load(Ordering::Relaxed) as usize {
+        0 => through.push(0),
+        name_at => through.extend([b"/", path(membership).get(name_at..)?].concat()),
+    }
+    Some(through)
 }
 
 /// The path and a zero byte. No `CString`: making one can unwind as alloc is built, and there is nobody here who could.

@@ -1,6 +1,8 @@
 //! `pleat run`: checks everything that can be checked, starts the program with the agent, and ends as it ends.
 
 use std::io::Write as _;
+use std::os::fd::IntoRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -13,7 +15,7 @@ use cache::system::{Choice as _, System};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use page::ByteCount;
-use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC};
+use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC, SwapDirectory};
 use policy::sizing;
 use sys::host::SharedFile;
 
@@ -124,6 +126,7 @@ fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<Share
     if let Some(swap) = swap {
         ledger.swap_bytes_max.store(swap.bytes_max.0, Relaxed);
         store_path(&ledger.swap_path, &swap.path);
+        store_directory(&ledger.swap_directory, swap);
     }
     // Release: an agent that finds the magic number finds the rest.
     ledger.magic.store(MAGIC, Release);
@@ -139,6 +142,17 @@ fn store_path(words: &[AtomicU64], path: &Path) {
         padded[..chunk.len()].copy_from_slice(chunk);
         word.store(u64::from_le_bytes(padded), Relaxed);
     }
+}
+
+/// Keeps the directory open for as long as `pleat run` lives. Where it cannot be opened there is its path.
+fn store_directory(words: &SwapDirectory, swap: &Swap) {
+    let Ok((directory, name)) = swap.directory() else { return };
+    let Ok(metadata) = directory.metadata() else { return };
+    words.device.store(metadata.dev(), Relaxed);
+    words.inode.store(metadata.ino(), Relaxed);
+    let path_bytes = swap.path.as_os_str().len();
+    words.name_at.store(name.map_or(0, |name| path_bytes - name.len()) as u32, Relaxed);
+    words.descriptor.store(directory.into_raw_fd() as u32, Relaxed);
 }
 
 fn spawn(args: &RunArgs, path: &Path, agent: &Path, ledger: &SharedFile<Ledger>) -> Result<Child> {

@@ -1,6 +1,8 @@
 //! Where pages go that do not fit into the budget.
 
-use std::fs::{self, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,8 @@ use nix::sys::statfs::{self, FsType};
 use nix::sys::statvfs::statvfs;
 use page::ByteCount;
 use pager::ledger::PATH_BYTES;
+
+const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
 
 /// The swap file may take this many budgets if nothing else is said.
 const BUDGETS: u64 = 4;
@@ -32,6 +36,17 @@ impl Swap {
                 "the swap file at {path} stays in RAM, outside the budget: give --swap a directory on a disk, or none"
             )
         })
+    }
+}
+
+impl Swap {
+    /// The directory that it is in, or that it is, open for nothing but its place; and the name of the file, if it is one.
+    pub(crate) fn directory(&self) -> io::Result<(File, Option<&OsStr>)> {
+        let open = |path: &Path| OpenOptions::new().read(true).custom_flags(DIRECTORY.bits()).open(path);
+        match (open(&self.path), self.path.parent(), self.path.file_name()) {
+            (Err(_), Some(parent), Some(name)) => Ok((open(parent)?, Some(name))),
+            (opened, ..) => Ok((opened?, None)),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 // Process ids that mean something else to others: children in a namespace of their own (CLONE_NEWPID), while memory leaves.
 // strangers children: they check their memory and fork. strangers mounted: with a /proc of their own. strangers raw: one that
 // pleat cannot follow has to itself the number that another process has to us, which must live; and libc's forks go on
-// beside one that lives.
+// beside one that lives. strangers hidden DIR: where DIR is there is only what cannot be written.
 #define _GNU_SOURCE
 #include "cold.h"
 #include "raw.h"
@@ -68,9 +68,28 @@ static void raw(void) {
     while (wait(0) > 0) {}
 }
 
+static int hide(const char *directory) {
+    int refused = unshare(CLONE_NEWNS) || mount("none", "/", 0, MS_REC | MS_PRIVATE, 0) ||
+                  mount("none", directory, "tmpfs", MS_RDONLY, 0);
+    if (refused) printf("no namespace: %s\n", strerror(errno));
+    return !refused;
+}
+
+// More than the budget, and all of it goes to the swap file.
+static void noise(void) {
+    enum { NOISE = 32 << 20 };
+    void *memory = mmap(0, NOISE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fill(memory, NOISE, 0);
+    chill();
+    expect("the noise", memory, NOISE, 0);
+}
+
 int main(int count, char **words) {
     if (count < 2) return 2;
+    // Only what is executed from there on, or forked, is there with all its threads.
+    if (strcmp(words[1], "hidden") == 0) return hide(words[2]) ? execl("/proc/self/exe", words[0], "noise", (char *)0) : 0;
     begin();
+    if (strcmp(words[1], "noise") == 0) noise();
     if (strcmp(words[1], "raw") == 0) raw();
     mounts = strcmp(words[1], "mounted") == 0;
     if (mounts || strcmp(words[1], "children") == 0) {

@@ -1,11 +1,16 @@
 //! Processes whose ids mean something else to others: `pleat run` and the agents count, and end, the right ones.
 #![forbid(unsafe_code)]
 
-use pleat_e2e::{Run, assert_same, folded, plain, skipped, stats, turn, words};
+use pleat_e2e::{MODES, Run, assert_same, folded, plain, skipped, stats, turn, words};
 use serde_json::Value;
 
 /// Runs `strangers.c` plain and under pleat; with the document of statistics. `None` if there are no such namespaces here.
 fn strangers(what: &str) -> Option<(Run, Value)> {
+    strangers_in("", what, "swap")
+}
+
+/// The same in a mode, with the swap file at a place in the test's directory.
+fn strangers_in(mode: &str, what: &str, swap: &str) -> Option<(Run, Value)> {
     let turn = turn(&format!("strangers-{what}"));
     let program = match turn.compile("strangers.c", &["-pthread"]) {
         Ok(program) => program,
@@ -14,15 +19,20 @@ fn strangers(what: &str) -> Option<(Run, Value)> {
             return None;
         }
     };
-    let command = words([&program, what]);
+    let command = words([&program, what, &turn.word("swap")]);
     let before = plain(&command);
     if before.stdout.starts_with(b"no ") {
         skipped(&String::from_utf8_lossy(&before.stdout));
         return None;
     }
-    let after = folded(&turn.options("24M"), &command);
+    let mut options = turn.options_in(mode, "24M");
+    options.retain(|option| !option.starts_with("--swap="));
+    options.push(format!("--swap={}", turn.word(swap)));
+    let after = folded(&options, &command);
     print!("{what}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
     assert_same(&before, &after);
+    // A file that was set aside stays.
+    let _ = std::fs::remove_file(turn.file("swap/file"));
     turn.assert_clean(&after);
     let stats = stats(&turn);
     Some((after, stats))
@@ -59,4 +69,14 @@ fn with_a_proc_of_their_own_they_are_let_go() {
 fn a_raw_child_is_ended_and_nobody_in_its_place() {
     let Some((run, _)) = strangers("raw") else { return };
     assert_eq!(run.stderr.matches("was forked by a raw system call").count(), 1, "{}", run.stderr);
+}
+
+/// A sandbox shows its programs no directory that can be written. `pleat run` sees the one of the swap file.
+#[test]
+fn the_swap_file_is_where_pleat_run_sees_its_directory() {
+    for (mode, swap) in MODES.iter().flat_map(|mode| [(mode, "swap"), (mode, "swap/file")]) {
+        let Some((run, stats)) = strangers_in(mode, "hidden", swap) else { return };
+        assert!(!run.stderr.contains("outside the budget"), "{}", run.stderr);
+        assert!(stats["written_back_bytes"].as_u64() > Some(1 << 20), "{stats}");
+    }
 }

@@ -549,10 +549,26 @@ pub struct Ledger {
     pub occupancy: Occupancy,
     /// Path of the directory or file of `--swap`, zero-terminated.
     pub swap_path: [AtomicU64; PATH_BYTES / 8],
+    /// The same for who does not see what that path names.
+    pub swap_directory: SwapDirectory,
     /// The processes.
     pub processes: [Process; PROCESSES_MAX],
     /// What one of them references, for `pleat record --light`.
     pub references: ReferenceLog,
+}
+
+/// The directory of the swap file as `pleat run` has it open: behind a chroot, in a namespace of mounts, its path leads elsewhere.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SwapDirectory {
+    /// What it is, for who has opened it by way of `pleat run`, whose process id may be another's by now.
+    pub device: AtomicU64,
+    /// See `device`.
+    pub inode: AtomicU64,
+    /// The descriptor in `pleat run`; 0: there is none.
+    pub descriptor: AtomicU32,
+    /// Where in the path the name of the file begins; 0: it is the directory's path.
+    pub name_at: AtomicU32,
 }
 
 // SAFETY: atomic numbers all the way down, `repr(C)` without padding, valid when zero.

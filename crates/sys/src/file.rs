@@ -21,6 +21,11 @@ pub struct File {
     fd: OwnedFd,
 }
 
+/// Device and number of what a path leads to.
+pub fn identity(path: &CStr) -> Option<(u64, u64)> {
+    rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
 impl File {
     /// A new, empty file of mode 0600 on the file system of `directory`, without a name: it goes when its last
     /// descriptor does, however the program ends.

@@ -95,6 +95,13 @@ pub fn start_ticks_of(pid: u32) -> Option<u64> {
     Stat::read(open(path, OFlags::RDONLY).ok()?)?.field(22)
 }
 
+/// Where /proc shows what another process has open.
+pub fn descriptor_path(pid: u32, descriptor: u32, out: &mut [u8; 32]) -> Option<&CStr> {
+    let mut directory = [0; 32];
+    let directory = crate::thread::decimal_path(b"/proc/", pid, b"/fd/\0", &mut directory)?;
+    crate::thread::decimal_path(directory.to_bytes(), descriptor, b"\0", out)
+}
+
 /// By how many clock ticks start times in /proc look later to this process than to one that has no namespace of times of its own
 /// (`unshare --time`). `None` where that cannot be told, or is no whole number.
 pub fn start_ticks_ahead() -> Option<i64> {
