@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use pager::ledger::Ledger;
+use pager::ledger::{Ledger, WHICH_RUN, WHO_AM_I};
 use sys::handover::Line;
 use sys::uffd::Uffd;
 use sys::{Errno, thread};
@@ -15,21 +15,44 @@ const WARDS: u8 = b'w';
 const CALLS_MAX: usize = 10;
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// Until he has answered, who may be stopped.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn call(name: &[u8; 40]) -> Option<Line> {
+    let line = (0..CALLS_MAX).find_map(|_| match Line::call_at_once(name) {
+        Err(Errno::AGAIN) => {
+            thread::sleep(PAUSE);
+            None
+        }
+        called => Some(called.ok()),
+    });
+    line.flatten()
+}
+
+/// This process's id for `pleat run`, for who cannot see it in /proc; `None` where the custodian cannot be reached either.
+pub(crate) fn who_am_i(name: &[u8; 40]) -> Option<u32> {
+    let line = call(name)?;
+    line.send(WHO_AM_I, &[]).ok()?;
+    let (_, [pid, ..]) = line.hear(PATIENCE).ok()?;
+    pid.try_into().ok()
+}
+
+/// The run's ledger, for the same.
+pub(crate) fn which_run(name: &[u8; 40]) -> Result<&'static Ledger, Errno> {
+    let line = call(name).ok_or(Errno::SRCH)?;
+    line.send(WHICH_RUN, &[])?;
+    let mut ledger = Err(Errno::SRCH);
+    line.receive(PATIENCE, &mut |file, _| ledger = sys::process::adopt_shared(&file))?;
+    ledger
+}
+
 /// The line by which the custodian hears that this agent has ended; `None` if he cannot be reached (another network namespace).
 pub(crate) struct Custody(Option<Line>);
 
 impl Custody {
     /// Entrusts memory to the custodian: the number of its userfaultfd.
     pub(crate) fn begin(ledger: &Ledger, memory: i32) -> Self {
-        let name = ledger.custodian();
-        let line = (0..CALLS_MAX).find_map(|_| match Line::call_at_once(&name) {
-            Err(Errno::AGAIN) => {
-                thread::sleep(PAUSE);
-                None
-            }
-            called => Some(called.ok()),
-        });
-        Self(line.flatten().filter(|line| line.send(WARDS, &[memory]).is_ok()))
+        Self(call(&ledger.custodian()).filter(|line| line.send(WARDS, &[memory]).is_ok()))
     }
 
     /// Entrusts further memory to him, that of a child which we do not follow.

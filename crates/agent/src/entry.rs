@@ -6,6 +6,8 @@ use core::sync::atomic::Ordering;
 use pager::ledger::{Ledger, MAGIC, PROCESSES_MAX, Phase, Process};
 use sys::Errno;
 
+use crate::custody;
+
 /// The ledger of the run and our entry in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Membership {
@@ -43,24 +45,60 @@ impl Identity {
         let runner = ledger.runner_pid.load(Ordering::Relaxed);
         let start_ticks = as_runner_sees(ledger, sys::process::start_ticks_of(runner));
         let is_runners = start_ticks == Some(ledger.runner_start_ticks.load(Ordering::Relaxed));
-        is_runners.then(|| Some(Self { pid: sys::process::id_in_proc()?, is_elsewhere }))?
+        let pid = if is_runners { sys::process::id_in_proc() } else { custody::who_am_i(&ledger.custodian()) };
+        Some(Self { pid: pid?, is_elsewhere })
     }
 }
 
-/// Opens the ledger at `path`. `ACCESS`: this process may not join the run; anything else: the run is over, or it is
-/// not a ledger of ours.
-pub(crate) fn open(path: &CStr) -> Result<&'static Ledger, Errno> {
-    let ledger = sys::process::open_shared(path)?;
-    if is_ours(ledger) { Ok(ledger) } else { Err(Errno::INVAL) }
+/// What leads to a run ([`pager::ledger::LEDGER_VARIABLE`]).
+pub(crate) struct Address {
+    path: [u8; 48],
+    custodian: Option<[u8; 40]>,
+    id_namespace: Option<u64>,
 }
 
-/// The same for a visit, if it can be opened.
-pub(crate) fn visit(path: &CStr, visit: impl FnOnce(&Ledger)) {
-    let _ = sys::process::visit_shared(path, |ledger| {
-        if is_ours(ledger) {
-            visit(ledger);
-        }
-    });
+impl Address {
+    /// As the environment tells it; `None` if it is nothing that `pleat run` has written.
+    pub(crate) fn of(value: &CStr) -> Option<Self> {
+        let mut parts = value.to_bytes().split(|byte| *byte == b' ');
+        let mut path = [0; 48];
+        let named = parts.next()?;
+        path[..47].get_mut(..named.len())?.copy_from_slice(named);
+        let custodian = parts.next().and_then(|name| name.try_into().ok());
+        let id_namespace = parts.next().and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok());
+        Some(Self { path, custodian, id_namespace })
+    }
+
+    fn path(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.path).expect("its last byte is zero")
+    }
+
+    /// Opens the ledger. `ACCESS`: this process may not join the run; `SRCH`: it is in a namespace from which nothing leads there;
+    /// anything else: the run is over, or it is not a ledger of ours.
+    pub(crate) fn open(&self) -> Result<&'static Ledger, Errno> {
+        let ledger = match (sys::process::open_shared(self.path()), &self.custodian) {
+            // Where process ids are others the path leads nowhere, or to what another process has open.
+            (Err(Errno::NOENT | Errno::INVAL), Some(custodian)) if self.is_elsewhere() => {
+                custody::which_run(custodian)?
+            }
+            (found, _) => found?,
+        };
+        if is_ours(ledger) { Ok(ledger) } else { Err(Errno::INVAL) }
+    }
+
+    /// Whether process ids mean something else here than they do in the path.
+    fn is_elsewhere(&self) -> bool {
+        sys::process::id_namespace().is_some_and(|own| self.id_namespace.is_some_and(|runners| runners != own))
+    }
+
+    /// The same for a visit, if it can be opened.
+    pub(crate) fn visit(&self, visit: impl FnOnce(&Ledger)) {
+        let _ = sys::process::visit_shared(self.path(), |ledger| {
+            if is_ours(ledger) {
+                visit(ledger);
+            }
+        });
+    }
 }
 
 fn is_ours(ledger: &Ledger) -> bool {

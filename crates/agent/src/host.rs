@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use pager::ledger::{LEDGER_VARIABLE, Ledger, Notice};
 use sys::Errno;
 
-use crate::entry::{self, Identity};
+use crate::entry::{self, Address, Identity};
 use crate::exec::{self, Bearings};
 use crate::keeper::NO_MEMORY;
 use crate::watcher::{self, Agent};
@@ -40,7 +40,10 @@ const VALGRIND: &[u8] = b"vgpreload_core";
 const ZYGOTE: &CStr = c"--type=zygote";
 
 /// Why a process has no entry in the ledger that `pleat run` could make use of.
-pub(crate) const STRANGE: &str = "it is in a namespace of process ids whose /proc does not show `pleat run`";
+pub(crate) const STRANGE: &str =
+    "it is in a namespace of process ids, and neither its /proc nor its network leads to `pleat run`";
+/// Why it has no ledger, which is there for the run's user alone.
+const FORBIDDEN: &str = "its user may not join the run";
 
 /// Why it has none in user mode, where each trap of a system call is a signal.
 const TRACED: &str = "it is traced, and in user mode each of its system calls would stop it";
@@ -115,8 +118,8 @@ extern "C" fn start(_count: c_int, arguments: *const *const c_char, environment:
 
 /// Leaves nothing mapped: sanitizers begin behind us, and end a program in which something lies where they want to be.
 fn keep_out(environment: *const *const c_char, reason: &str) {
-    let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
-    entry::visit(path, |ledger| {
+    let Some(address) = run_of(environment) else { return };
+    address.visit(|ledger| {
         sys::addresses::take_back(&ledger.address_bytes);
         stay_idle(ledger, reason);
     });
@@ -131,10 +134,11 @@ fn program_address() -> u64 {
 
 /// Joins the run that the environment leads to.
 fn join(environment: *const *const c_char, register: RegisterForkHandlers, bearings: Option<Bearings>) {
-    let Some(path) = variable(environment, LEDGER_VARIABLE.as_bytes()) else { return };
-    let ledger = match entry::open(path) {
+    let Some(address) = run_of(environment) else { return };
+    let ledger = match address.open() {
         Ok(ledger) => ledger,
-        Err(Errno::ACCESS) => return stay_out(environment),
+        Err(Errno::ACCESS) => return stay_out(environment, FORBIDDEN),
+        Err(Errno::SRCH) => return stay_out(environment, STRANGE),
         Err(_) => return,
     };
     let identity = Identity::of_program(ledger);
@@ -258,10 +262,15 @@ fn stay_idle(ledger: &Ledger, reason: &str) {
     }
 }
 
-/// The ledger is there for the run's user alone. Says so once: what this process starts finds no run.
-fn stay_out(environment: *const *const c_char) {
+/// The run that an environment leads to.
+fn run_of(environment: *const *const c_char) -> Option<Address> {
+    Address::of(variable(environment, LEDGER_VARIABLE.as_bytes())?)
+}
+
+/// Nothing leads to the ledger. Says so once: what this process starts finds no run.
+fn stay_out(environment: *const *const c_char, reason: &str) {
     let pid = sys::thread::process_id();
-    failure::say(format_args!("process {pid} runs outside the budget: its user may not join the run"));
+    failure::say(format_args!("process {pid} runs outside the budget: {reason}"));
     let name = LEDGER_VARIABLE.as_bytes();
     let is_it = |entry: &CStr| entry.to_bytes().strip_prefix(name).is_some_and(|rest| rest.starts_with(b"="));
     let Some(at) = strings(environment).position(is_it) else { return };

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use page::{PageCount, PageIndex};
-use pager::ledger::Ledger;
+use pager::ledger::{Ledger, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
 use sys::handover::{DESCRIPTORS_MAX, Line, Reception};
 use sys::kernel::PageRange;
@@ -61,8 +61,9 @@ struct Ward {
 struct Custodian {
     reception: Reception,
     wards: Vec<Ward>,
-    /// The run's, while there is `pleat run`.
+    /// The run's, while there is `pleat run`, and its descriptor.
     ledger: Option<&'static Ledger>,
+    ledger_number: Option<i32>,
     /// More descriptors than this are not held.
     held_max: usize,
     /// It has been told that there were more.
@@ -79,11 +80,12 @@ pub(crate) struct Custody {
 
 impl Custody {
     /// Before the program starts: its agents find the name in the ledger.
-    pub(crate) fn begin(ledger: &'static Ledger) -> Result<Self> {
+    pub(crate) fn begin(ledger: &'static Ledger, number: i32) -> Result<Self> {
         let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
         ledger.set_custodian(&reception.name());
         let (stopped, stop) = std::io::pipe()?;
-        let mut custodian = Custodian { ledger: Some(ledger), ..Custodian::new(reception, Vec::new()) };
+        let mut custodian =
+            Custodian { ledger: Some(ledger), ledger_number: Some(number), ..Custodian::new(reception, Vec::new()) };
         let attend = move || {
             custodian.attend(Some(&stopped));
             custodian
@@ -123,6 +125,7 @@ impl Custodian {
             reception,
             wards,
             ledger: None,
+            ledger_number: None,
             held_max: limit.saturating_sub(DESCRIPTORS_LEFT) as usize,
             has_told: false,
         }
@@ -183,7 +186,7 @@ impl Custodian {
     fn look(&mut self) -> bool {
         let with_agents = |wards: &[Ward]| wards.iter().filter(|ward| ward.line.is_some()).count();
         let agents = with_agents(&self.wards);
-        let has_heard = self.wards.iter_mut().fold(false, |heard, ward| ward.look() | heard);
+        let has_heard = self.wards.iter_mut().fold(false, |heard, ward| ward.look(self.ledger_number) | heard);
         if with_agents(&self.wards) < agents {
             // What the ended have held, or shared with others, is to count for them no longer.
             self.ledger.inspect(|ledger| ledger.ask_for_look());
@@ -259,13 +262,14 @@ impl Ward {
     }
 
     /// Says whether there was anything to hear.
-    fn look(&mut self) -> bool {
+    fn look(&mut self, ledger: Option<i32>) -> bool {
         let mut has_heard = false;
         while let Some(line) = self.line.as_ref().filter(|line| line.is_readable(Duration::ZERO)) {
             // Children that nobody follows come and go while their parent lives. Asking takes nothing from its agent.
             self.memories.retain(|memory| !memory.is_orphaned(PROBE));
             let memories = &mut self.memories;
             match line.receive(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
+                Ok(question) if !answer(line, question, ledger) => self.line = None,
                 Ok(_) => {}
                 Err(Errno::PIPE | Errno::CONNRESET) => {
                     // Its agent has ended, perhaps with faults in its hands.
@@ -315,6 +319,16 @@ impl Ward {
     }
 }
 
+/// Tells who asks what he cannot see in /proc. False: he gets no answer.
+fn answer(line: &Line, question: u8, ledger: Option<i32>) -> bool {
+    match (question, ledger) {
+        (WHO_AM_I, Some(_)) => line.peer().is_some_and(|pid| line.tell(WHO_AM_I, [pid.into(), 0, 0]).is_ok()),
+        (WHICH_RUN, Some(number)) => line.send(WHICH_RUN, &[number]).is_ok(),
+        (WHO_AM_I | WHICH_RUN, None) => false,
+        _ => true,
+    }
+}
+
 /// Whether a thread that waits for a page will hear of it. One that takes its SIGKILL off in this moment looks as if.
 fn lives(memory: &Uffd, thread: u32) -> bool {
     std::thread::sleep(PAUSE);
@@ -359,6 +373,34 @@ mod tests {
         let heard = Custodian::hear(&theirs).unwrap();
         assert_eq!(shape(&heard), [(true, MANY), (false, 2), (true, 1)]);
         assert_eq!(shape(&heard), shape(&custodian));
+    }
+
+    #[test]
+    fn who_does_not_see_us_in_proc_asks() {
+        let file = sys::host::SharedFile::<Ledger>::create(c"test").unwrap();
+        let run = Some((file.content(), file.descriptor()));
+        for run in [run, None] {
+            let (ledger, ledger_number) = run.unzip();
+            let mut custodian =
+                Custodian { ledger, ledger_number, ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
+            let [who, which] = [WHO_AM_I, WHICH_RUN].map(|question| {
+                let line = Line::call_at_once(&custodian.reception.name()).unwrap();
+                line.send(question, &[]).unwrap();
+                line
+            });
+            custodian.admit();
+            custodian.look();
+            let told = who.hear(Duration::ZERO).map(|(_, [pid, ..])| pid);
+            let mut received = 0;
+            let brought = which.receive(Duration::ZERO, &mut |_, number| received = number);
+            if run.is_some() {
+                assert_eq!(told, Ok(std::process::id().into()));
+                assert_eq!((brought, Some(received)), (Ok(WHICH_RUN), ledger_number));
+            } else {
+                assert!(told.is_err() && brought.is_err(), "the run is over");
+                assert_eq!(shape(&custodian), [], "nobody is waited for");
+            }
+        }
     }
 
     /// What it reads of memory that an agent serves, the agent would wait for.

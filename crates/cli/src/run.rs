@@ -70,7 +70,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let started = Instant::now();
     let ledger = file.content();
     let end_watch = watch(ledger)?;
-    let custody = Custody::begin(ledger)?;
+    let custody = Custody::begin(ledger, file.descriptor())?;
     let child = spawn(args, &path, &agent, &file)?;
     // For the program's limit it is too late, and ours may be what it likes: the custodian holds two descriptors for each process.
     raise_descriptor_limit();
@@ -155,8 +155,16 @@ fn store_directory(words: &SwapDirectory, swap: &Swap) {
     words.descriptor.store(directory.into_raw_fd() as u32, Relaxed);
 }
 
+/// What leads an agent to the ledger; see [`LEDGER_VARIABLE`].
+fn address(file: &SharedFile<Ledger>) -> String {
+    let (process, ledger) = (std::process::id(), file.content());
+    let custodian = ledger.custodian().map(char::from);
+    let namespace = ledger.id_namespace.load(Relaxed);
+    format!("/proc/{process}/fd/{} {} {namespace}", file.descriptor(), String::from_iter(custodian))
+}
+
 fn spawn(args: &RunArgs, path: &Path, agent: &Path, ledger: &SharedFile<Ledger>) -> Result<Child> {
-    let ledger = format!("/proc/{}/fd/{}", std::process::id(), ledger.descriptor());
+    let ledger = address(ledger);
     let preload = agent::preload_value(agent, std::env::var_os("LD_PRELOAD"));
     let sanitizer = agent::sanitizer_value(std::env::var_os(SANITIZER_VARIABLE));
     let prepare = |mut command: Command| {

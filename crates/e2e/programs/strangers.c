@@ -1,5 +1,6 @@
 // Process ids that mean something else to others: children in a namespace of their own (CLONE_NEWPID), while memory leaves.
-// strangers children: they check their memory and fork. strangers mounted: with a /proc of their own. strangers raw: one that
+// strangers children: they check their memory and fork. strangers mounted: with a /proc of their own. strangers secluded: and a
+// network of their own. strangers executed: what is executed with such a /proc. strangers walled: the same with such a network. strangers raw: one that
 // pleat cannot follow has to itself the number that another process has to us, which must live; and libc's forks go on
 // beside one that lives. strangers hidden DIR: where DIR is there is only what cannot be written.
 #define _GNU_SOURCE
@@ -68,11 +69,28 @@ static void raw(void) {
     while (wait(0) > 0) {}
 }
 
-static int hide(const char *directory) {
-    int refused = unshare(CLONE_NEWNS) || mount("none", "/", 0, MS_REC | MS_PRIVATE, 0) ||
-                  mount("none", directory, "tmpfs", MS_RDONLY, 0);
+static int apart(int kinds) {
+    int refused = unshare(kinds) || (kinds & CLONE_NEWNS && mount("none", "/", 0, MS_REC | MS_PRIVATE, 0));
     if (refused) printf("no namespace: %s\n", strerror(errno));
     return !refused;
+}
+
+static int hide(const char *directory) {
+    if (!apart(CLONE_NEWNS)) return 0;
+    check("mount", mount("none", directory, "tmpfs", MS_RDONLY, 0), 0);
+    return 1;
+}
+
+static int executed(char *program, int kinds) {
+    if (!apart(CLONE_NEWPID | CLONE_NEWNS | kinds)) return 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        check("mount", mount("proc", "/proc", "proc", 0, 0), 0);
+        execl("/proc/self/exe", program, "noise", (char *)0);
+    }
+    int status;
+    check("waitpid", waitpid(pid, &status, 0), pid);
+    return status != 0;
 }
 
 // More than the budget, and all of it goes to the swap file.
@@ -88,13 +106,15 @@ int main(int count, char **words) {
     if (count < 2) return 2;
     // Only what is executed from there on, or forked, is there with all its threads.
     if (strcmp(words[1], "hidden") == 0) return hide(words[2]) ? execl("/proc/self/exe", words[0], "noise", (char *)0) : 0;
+    if (strcmp(words[1], "executed") == 0) return executed(words[0], 0);
+    if (strcmp(words[1], "walled") == 0) return executed(words[0], CLONE_NEWNET);
     begin();
     if (strcmp(words[1], "noise") == 0) noise();
     if (strcmp(words[1], "raw") == 0) raw();
-    mounts = strcmp(words[1], "mounted") == 0;
+    int secluded = strcmp(words[1], "secluded") == 0;
+    mounts = secluded || strcmp(words[1], "mounted") == 0;
     if (mounts || strcmp(words[1], "children") == 0) {
-        if (unshare(CLONE_NEWPID | (mounts ? CLONE_NEWNS : 0)) || (mounts && mount("none", "/", 0, MS_REC | MS_PRIVATE, 0)))
-            return (void)printf("no namespace: %s\n", strerror(errno)), 0;
+        if (!apart(CLONE_NEWPID | (mounts ? CLONE_NEWNS : 0) | (secluded ? CLONE_NEWNET : 0))) return 0;
         children(2);
     }
     all_as_it_was("at the end");

@@ -55,10 +55,41 @@ fn children_in_a_namespace_are_known_by_their_numbers_outside() {
     assert_known(&run, &stats, 4);
 }
 
-/// Who cannot tell what it is to `pleat run` gets all its memory back, and runs beside the budget.
+/// There /proc tells nobody what he is to `pleat run`; its custodian does.
 #[test]
-fn with_a_proc_of_their_own_they_are_let_go() {
-    let Some((run, stats)) = strangers("mounted") else { return };
+fn with_a_proc_of_their_own_they_ask() {
+    for mode in MODES {
+        let Some((run, stats)) = strangers_in(mode, "mounted", "swap") else { return };
+        assert_known(&run, &stats, 4);
+        assert!(!run.stderr.contains("outside the budget"), "{}", run.stderr);
+    }
+}
+
+/// Nor does it show the ledger to what is executed there.
+#[test]
+fn with_a_proc_of_its_own_a_program_asks_for_the_run() {
+    for mode in MODES {
+        let Some((run, stats)) = strangers_in(mode, "executed", "swap") else { return };
+        assert_known(&run, &stats, 1);
+        assert!(!run.stderr.contains("outside the budget"), "{}", run.stderr);
+    }
+}
+
+/// With a network of its own, too, it cannot ask, and the user is told.
+#[test]
+fn a_program_that_cannot_ask_runs_outside_the_budget() {
+    for mode in MODES {
+        let Some((run, _)) = strangers_in(mode, "walled", "swap") else { return };
+        let count = run.stderr.matches("outside the budget: it is in a namespace of process ids").count();
+        assert_eq!(count, 1, "{}", run.stderr);
+    }
+}
+
+/// The custodian is called by a name that is known in one network. Who cannot tell what it is to `pleat run` gets all its memory back, and runs
+/// beside the budget.
+#[test]
+fn with_a_network_of_their_own_they_are_let_go() {
+    let Some((run, stats)) = strangers("secluded") else { return };
     assert_known(&run, &stats, 1);
     assert_eq!(run.stderr.matches("namespace of process ids").count(), 1, "{}", run.stderr);
 }

@@ -22,7 +22,7 @@ pub mod tracing;
 pub mod turns;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0c");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0d");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -30,8 +30,15 @@ pub const BUCKETS: usize = 160;
 /// Longest path of a swap directory or file, with its final zero.
 pub const PATH_BYTES: usize = 1024;
 
-/// The environment variable that leads a program's agent to the ledger: a path that can be opened and mapped.
+/// The environment variable that leads a program's agent to the ledger: a path that can be opened and mapped; the name under which the
+/// run's custodian is called; and the namespace that process ids in the path are of. With spaces between them.
 pub const LEDGER_VARIABLE: &str = "PLEAT_LEDGER";
+
+/// What a process asks the run's custodian that sees no `pleat run` in /proc: its own process id there.
+pub const WHO_AM_I: u8 = b'i';
+/// The same: the ledger.
+pub const WHICH_RUN: u8 = b'l';
+
 /// Makes the agent misbehave on purpose, so that the watchdogs can be tested. `docs/userfaultfd.md` lists the values.
 pub const FAULT_VARIABLE: &str = "PLEAT_FAULT";
 

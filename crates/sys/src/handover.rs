@@ -159,6 +159,12 @@ impl Line {
         Ok(())
     }
 
+    /// The process at the other end, by the number that it has for this one.
+    pub fn peer(&self) -> Option<u32> {
+        let peer = rustix::net::sockopt::socket_peercred(&self.0).ok()?;
+        Some(peer.pid.as_raw_nonzero().get() as u32)
+    }
+
     /// Its number, to be passed on to a child's child.
     pub fn number(&self) -> i32 {
         self.0.as_raw_fd()

@@ -30,6 +30,13 @@ pub fn open_shared<T: Shared>(path: &CStr) -> Result<&'static T, Errno> {
     Ok(unsafe { &*mapping })
 }
 
+/// The same for a descriptor of the file.
+pub fn adopt_shared<T: Shared>(file: &OwnedFd) -> Result<&'static T, Errno> {
+    let mapping = map_file(file)?;
+    // SAFETY: as above.
+    Ok(unsafe { &*mapping })
+}
+
 /// The same for a visit, behind which nothing is mapped any more.
 pub fn visit_shared<T: Shared>(path: &CStr, visit: impl FnOnce(&T)) -> Result<(), Errno> {
     let mapping = map_shared(path)?;
@@ -40,14 +47,17 @@ pub fn visit_shared<T: Shared>(path: &CStr, visit: impl FnOnce(&T)) -> Result<()
 }
 
 fn map_shared<T: Shared>(path: &CStr) -> Result<*const T, Errno> {
-    let file = open(path, OFlags::RDWR)?;
-    if rustix::fs::fstat(&file)?.st_size != size_of::<T>() as i64 {
+    map_file(&open(path, OFlags::RDWR)?)
+}
+
+fn map_file<T: Shared>(file: &OwnedFd) -> Result<*const T, Errno> {
+    if rustix::fs::fstat(file)?.st_size != size_of::<T>() as i64 {
         return Err(Errno::INVAL);
     }
     let mapping = apart::map(size_of::<T>(), |at, fixed| {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping where nothing is touches no memory that anybody else uses.
-        unsafe { rustix::mm::mmap(at, size_of::<T>(), access, MapFlags::SHARED | fixed, &file, 0) }
+        unsafe { rustix::mm::mmap(at, size_of::<T>(), access, MapFlags::SHARED | fixed, file, 0) }
     })?;
     Ok(mapping.cast())
 }

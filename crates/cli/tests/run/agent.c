@@ -46,7 +46,7 @@ static void grow(char *ledger) {
 __attribute__((constructor)) static void start(void) {
     const char *path = getenv("PLEAT_LEDGER"), *what = getenv("TEST_AGENT");
     if (!path || !what) return;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(strndupa(path, strcspn(path, " ")), O_RDWR | O_CLOEXEC);
     if (fd < 0) _exit(97);
     char *ledger = mmap(NULL, LEDGER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ledger == MAP_FAILED || *(uint64_t *)ledger != MAGIC) _exit(96);
