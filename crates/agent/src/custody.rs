@@ -4,10 +4,10 @@
 
 use core::time::Duration;
 
-use pager::ledger::{Ledger, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{Ledger, WHERE_TO, WHICH_RUN, WHO_AM_I};
 use sys::handover::Line;
 use sys::uffd::Uffd;
-use sys::{Errno, thread};
+use sys::{Errno, OwnedFd, thread};
 
 /// What an agent sends with descriptors of memory.
 const WARDS: u8 = b'w';
@@ -38,12 +38,21 @@ pub(crate) fn who_am_i(name: &[u8; 40]) -> Option<u32> {
 }
 
 /// The run's ledger, for the same.
-pub(crate) fn which_run(name: &[u8; 40]) -> Result<&'static Ledger, Errno> {
-    let line = call(name).ok_or(Errno::SRCH)?;
-    line.send(WHICH_RUN, &[])?;
-    let mut ledger = Err(Errno::SRCH);
-    line.receive(PATIENCE, &mut |file, _| ledger = sys::process::adopt_shared(&file))?;
-    ledger
+pub(crate) fn which_run(name: &[u8; 40]) -> Option<&'static Ledger> {
+    ask_for(WHICH_RUN, name, &mut |ledger| sys::process::adopt_shared(ledger).ok())
+}
+
+/// Does something with the directory of the swap file, open as `pleat run` sees it.
+pub(crate) fn in_swap_directory<T>(name: &[u8; 40], visit: &mut dyn FnMut(&OwnedFd) -> Option<T>) -> Option<T> {
+    ask_for(WHERE_TO, name, visit)
+}
+
+fn ask_for<T>(question: u8, name: &[u8; 40], visit: &mut dyn FnMut(&OwnedFd) -> Option<T>) -> Option<T> {
+    let line = call(name)?;
+    line.send(question, &[]).ok()?;
+    let mut result = None;
+    line.receive(PATIENCE, &mut |file, _| result = visit(&file)).ok()?;
+    result
 }
 
 /// The line by which the custodian hears that this agent has ended; `None` if he cannot be reached (another network namespace).

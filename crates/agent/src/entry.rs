@@ -76,12 +76,13 @@ impl Address {
     /// Opens the ledger. `ACCESS`: this process may not join the run; `SRCH`: it is in a namespace from which nothing leads there;
     /// anything else: the run is over, or it is not a ledger of ours.
     pub(crate) fn open(&self) -> Result<&'static Ledger, Errno> {
-        let ledger = match (sys::process::open_shared(self.path()), &self.custodian) {
+        let ask = |otherwise| self.custodian.and_then(|name| custody::which_run(&name)).ok_or(otherwise);
+        let ledger = match sys::process::open_shared(self.path()) {
+            // Perhaps of another user, or in another namespace of users.
+            Err(Errno::ACCESS) => ask(Errno::ACCESS)?,
             // Where process ids are others the path leads nowhere, or to what another process has open.
-            (Err(Errno::NOENT | Errno::INVAL), Some(custodian)) if self.is_elsewhere() => {
-                custody::which_run(custodian)?
-            }
-            (found, _) => found?,
+            Err(_) if self.is_elsewhere() => ask(Errno::SRCH)?,
+            found => found?,
         };
         if is_ours(ledger) { Ok(ledger) } else { Err(Errno::INVAL) }
     }

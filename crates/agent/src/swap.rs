@@ -9,8 +9,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
+use pager::ledger::Ledger;
 use sys::{Errno, thread};
 
+use crate::custody;
 use crate::entry::Membership;
 use crate::keeper::STUCK_NS;
 
@@ -20,12 +22,61 @@ pub(crate) fn open_file(membership: &Membership) -> Result<Option<SwapFile>, Err
     if bytes_max == 0 {
         return Ok(None);
     }
-    // The path leads elsewhere behind a chroot, and in a namespace of mounts, or to where nothing may be written.
-    through_runner(membership)
-        .ok_or(Errno::NOENT)
-        .and_then(|path| open_at(path, bytes_max))
-        .or_else(|_| open_at(path(membership), bytes_max))
-        .map(Some)
+    let place = Place::of(membership);
+    place.find().map_or_else(|| open_at(place.path, bytes_max), Ok).map(Some)
+}
+
+/// Where the swap file is to be.
+struct Place<'a> {
+    ledger: &'a Ledger,
+    /// By which `pleat run` was told, and a zero byte.
+    path: Vec<u8>,
+}
+
+impl<'a> Place<'a> {
+    fn of(membership: &'a Membership) -> Self {
+        Self { ledger: membership.ledger, path: path(membership) }
+    }
+
+    /// The file, in the directory that `pleat run` has open. In a namespace of mounts, and behind a chroot, its path leads elsewhere, or to where
+    /// nothing may be written: then it is looked for in /proc, and asked for.
+    fn find(&self) -> Option<SwapFile> {
+        let runner = self.ledger.runner_pid.load(Ordering::Relaxed);
+        let descriptor = self.ledger.swap_directory.descriptor.load(Ordering::Relaxed);
+        if descriptor == 0 {
+            return None;
+        }
+        let through_proc = || self.open_below(sys::process::descriptor_path(runner, descriptor, &mut [0; _])?);
+        let through_custodian = || {
+            let open = |directory: &_| self.open_below(sys::process::own_descriptor_path(directory, &mut [0; _])?);
+            custody::in_swap_directory(&self.ledger.custodian(), &mut { open })
+        };
+        self.open_by_path().or_else(through_proc).or_else(through_custodian)
+    }
+
+    /// The path, in its directory and what comes behind it.
+    fn parts(&self) -> (&[u8], &[u8]) {
+        match self.ledger.swap_directory.name_at.load(Ordering::Relaxed) as usize {
+            0 => (&self.path[..self.path.len() - 1], b"\0"),
+            name_at => self.path.split_at(name_at),
+        }
+    }
+
+    fn open_by_path(&self) -> Option<SwapFile> {
+        let directory = [self.parts().0, b"\0"].concat();
+        self.open_below(CStr::from_bytes_with_nul(&directory).ok()?)
+    }
+
+    /// `None` as well if this is another directory.
+    fn open_below(&self, directory: &CStr) -> Option<SwapFile> {
+        let expected = &self.ledger.swap_directory;
+        let expected = (expected.device.load(Ordering::Relaxed), expected.inode.load(Ordering::Relaxed));
+        if sys::file::identity(directory) != Some(expected) {
+            return None;
+        }
+        let path = [directory.to_bytes(), b"/", self.parts().1].concat();
+        open_at(path, self.ledger.swap_bytes_max.load(Ordering::Relaxed)).ok()
+    }
 }
 
 fn open_at(mut path: Vec<u8>, bytes_max: u64) -> Result<SwapFile, Errno> {
@@ -45,24 +96,6 @@ fn open_at(mut path: Vec<u8>, bytes_max: u64) -> Result<SwapFile, Errno> {
         }
         other => Err(other),
     })
-}
-
-/// The same place by way of `pleat run`, which has its directory open, and a zero byte; `None` where /proc does not lead there.
-fn through_runner(membership: &Membership) -> Option<Vec<u8>> {
-    let directory = &membership.ledger.swap_directory;
-    let numbers = [&membership.ledger.runner_pid, &directory.descriptor].map(|number| number.load(Ordering::Relaxed));
-    let mut room = [0; _];
-    let opened = sys::process::descriptor_path(numbers[0], numbers[1], &mut room)?;
-    let expected = (directory.device.load(Ordering::Relaxed), directory.inode.load(Ordering::Relaxed));
-    if sys::file::identity(opened) != Some(expected) {
-        return None;
-    }
-    let mut through = opened.to_bytes().to_vec();
-    match directory.name_at.load(Ordering::Relaxed) as usize {
-        0 => through.push(0),
-        name_at => through.extend([b"/", path(membership).get(name_at..)?].concat()),
-    }
-    Some(through)
 }
 
 /// The path and a zero byte. No `CString`: making one can unwind as alloc is built, and there is nobody here who could.

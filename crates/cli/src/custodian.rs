@@ -18,9 +18,10 @@ use anyhow::{Context, Result, anyhow};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use page::{PageCount, PageIndex};
-use pager::ledger::{Ledger, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{Ledger, WHERE_TO, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
 use sys::handover::{DESCRIPTORS_MAX, Line, Reception};
+use sys::host::SharedFile;
 use sys::kernel::PageRange;
 use sys::uffd::{Uffd, Unserved};
 
@@ -56,14 +57,26 @@ struct Ward {
     told: bool,
 }
 
+/// The ledger of the run, and its descriptor.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    ledger: &'static Ledger,
+    number: i32,
+}
+
+impl Run {
+    fn of(file: &SharedFile<Ledger>) -> Self {
+        Self { ledger: file.content(), number: file.descriptor() }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 struct Custodian {
     reception: Reception,
     wards: Vec<Ward>,
-    /// The run's, while there is `pleat run`, and its descriptor.
-    ledger: Option<&'static Ledger>,
-    ledger_number: Option<i32>,
+    /// While there is `pleat run`.
+    run: Option<Run>,
     /// More descriptors than this are not held.
     held_max: usize,
     /// It has been told that there were more.
@@ -80,12 +93,12 @@ pub(crate) struct Custody {
 
 impl Custody {
     /// Before the program starts: its agents find the name in the ledger.
-    pub(crate) fn begin(ledger: &'static Ledger, number: i32) -> Result<Self> {
+    pub(crate) fn begin(file: &SharedFile<Ledger>) -> Result<Self> {
+        let run = Run::of(file);
         let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
-        ledger.set_custodian(&reception.name());
+        run.ledger.set_custodian(&reception.name());
         let (stopped, stop) = std::io::pipe()?;
-        let mut custodian =
-            Custodian { ledger: Some(ledger), ledger_number: Some(number), ..Custodian::new(reception, Vec::new()) };
+        let mut custodian = Custodian { run: Some(run), ..Custodian::new(reception, Vec::new()) };
         let attend = move || {
             custodian.attend(Some(&stopped));
             custodian
@@ -121,14 +134,7 @@ impl Custodian {
     fn new(reception: Reception, wards: Vec<Ward>) -> Self {
         // The soft limit is raised to it.
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
-        Self {
-            reception,
-            wards,
-            ledger: None,
-            ledger_number: None,
-            held_max: limit.saturating_sub(DESCRIPTORS_LEFT) as usize,
-            has_told: false,
-        }
+        Self { reception, wards, run: None, held_max: limit.saturating_sub(DESCRIPTORS_LEFT) as usize, has_told: false }
     }
 
     /// Until `stop` ends; without it until nobody is left.
@@ -159,7 +165,7 @@ impl Custodian {
     /// Says whether somebody has called. Who has changed his user is known by the ledger.
     fn admit(&mut self) -> bool {
         let mut has_called = false;
-        let ledger = self.ledger;
+        let ledger = self.run.map(|run| run.ledger);
         let is_of_the_run = |pid: u32| {
             let used = ledger.map_or(0, |ledger| ledger.processes_used.load(Acquire) as usize);
             let entries = ledger.into_iter().flat_map(|ledger| &ledger.processes).take(used);
@@ -186,10 +192,10 @@ impl Custodian {
     fn look(&mut self) -> bool {
         let with_agents = |wards: &[Ward]| wards.iter().filter(|ward| ward.line.is_some()).count();
         let agents = with_agents(&self.wards);
-        let has_heard = self.wards.iter_mut().fold(false, |heard, ward| ward.look(self.ledger_number) | heard);
+        let has_heard = self.wards.iter_mut().fold(false, |heard, ward| ward.look(self.run) | heard);
         if with_agents(&self.wards) < agents {
             // What the ended have held, or shared with others, is to count for them no longer.
-            self.ledger.inspect(|ledger| ledger.ask_for_look());
+            self.run.inspect(|run| run.ledger.ask_for_look());
         }
         let before = self.wards.len();
         self.wards.retain(|ward| ward.line.is_some() || !ward.memories.is_empty());
@@ -262,14 +268,14 @@ impl Ward {
     }
 
     /// Says whether there was anything to hear.
-    fn look(&mut self, ledger: Option<i32>) -> bool {
+    fn look(&mut self, run: Option<Run>) -> bool {
         let mut has_heard = false;
         while let Some(line) = self.line.as_ref().filter(|line| line.is_readable(Duration::ZERO)) {
             // Children that nobody follows come and go while their parent lives. Asking takes nothing from its agent.
             self.memories.retain(|memory| !memory.is_orphaned(PROBE));
             let memories = &mut self.memories;
             match line.receive(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
-                Ok(question) if !answer(line, question, ledger) => self.line = None,
+                Ok(question) if !answer(line, question, run) => self.line = None,
                 Ok(_) => {}
                 Err(Errno::PIPE | Errno::CONNRESET) => {
                     // Its agent has ended, perhaps with faults in its hands.
@@ -320,11 +326,15 @@ impl Ward {
 }
 
 /// Tells who asks what he cannot see in /proc. False: he gets no answer.
-fn answer(line: &Line, question: u8, ledger: Option<i32>) -> bool {
-    match (question, ledger) {
+fn answer(line: &Line, question: u8, run: Option<Run>) -> bool {
+    match (question, run) {
         (WHO_AM_I, Some(_)) => line.peer().is_some_and(|pid| line.tell(WHO_AM_I, [pid.into(), 0, 0]).is_ok()),
-        (WHICH_RUN, Some(number)) => line.send(WHICH_RUN, &[number]).is_ok(),
-        (WHO_AM_I | WHICH_RUN, None) => false,
+        // Who may write to the ledger can have processes ended. One that has become another user's is let in to be looked after, no more.
+        (WHICH_RUN | WHERE_TO, Some(run)) if line.is_of_our_user() => {
+            let directory = run.ledger.swap_directory.descriptor.load(Relaxed) as i32;
+            line.send(question, &[if question == WHICH_RUN { run.number } else { directory }]).is_ok()
+        }
+        (WHO_AM_I | WHICH_RUN | WHERE_TO, _) => false,
         _ => true,
     }
 }
@@ -377,13 +387,12 @@ mod tests {
 
     #[test]
     fn who_does_not_see_us_in_proc_asks() {
-        let file = sys::host::SharedFile::<Ledger>::create(c"test").unwrap();
-        let run = Some((file.content(), file.descriptor()));
-        for run in [run, None] {
-            let (ledger, ledger_number) = run.unzip();
-            let mut custodian =
-                Custodian { ledger, ledger_number, ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
-            let [who, which] = [WHO_AM_I, WHICH_RUN].map(|question| {
+        let file = SharedFile::<Ledger>::create(c"test").unwrap();
+        let directory = std::fs::File::open("/").unwrap();
+        file.content().swap_directory.descriptor.store(directory.as_raw_fd() as u32, Relaxed);
+        for run in [Some(Run::of(&file)), None] {
+            let mut custodian = Custodian { run, ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
+            let [who, which, whither] = [WHO_AM_I, WHICH_RUN, WHERE_TO].map(|question| {
                 let line = Line::call_at_once(&custodian.reception.name()).unwrap();
                 line.send(question, &[]).unwrap();
                 line
@@ -391,13 +400,15 @@ mod tests {
             custodian.admit();
             custodian.look();
             let told = who.hear(Duration::ZERO).map(|(_, [pid, ..])| pid);
-            let mut received = 0;
-            let brought = which.receive(Duration::ZERO, &mut |_, number| received = number);
+            let [file_number, directory_number] = [which, whither].map(|line| {
+                let mut sent = None;
+                line.receive(Duration::ZERO, &mut |_, number| sent = Some(number)).ok().and(sent)
+            });
             if run.is_some() {
                 assert_eq!(told, Ok(std::process::id().into()));
-                assert_eq!((brought, Some(received)), (Ok(WHICH_RUN), ledger_number));
+                assert_eq!((file_number, directory_number), (Some(file.descriptor()), Some(directory.as_raw_fd())));
             } else {
-                assert!(told.is_err() && brought.is_err(), "the run is over");
+                assert!(told.is_err() && file_number.is_none() && directory_number.is_none(), "the run is over");
                 assert_eq!(shape(&custodian), [], "nobody is waited for");
             }
         }
@@ -407,9 +418,9 @@ mod tests {
     #[test]
     fn memory_is_looked_at_when_its_agent_has_ended() {
         let Some(own) = memories(1) else { return };
-        let ledger = sys::host::SharedFile::<Ledger>::create(c"test").unwrap().content();
-        let mut custodian =
-            Custodian { ledger: Some(ledger), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
+        let run = Run::of(&SharedFile::<Ledger>::create(c"test").unwrap());
+        let ledger = run.ledger;
+        let mut custodian = Custodian { run: Some(run), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
         let line = Line::call_at_once(&custodian.reception.name()).unwrap();
         line.send(b'w', &[own[0].number()]).unwrap();
         custodian.admit();

@@ -70,7 +70,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let started = Instant::now();
     let ledger = file.content();
     let end_watch = watch(ledger)?;
-    let custody = Custody::begin(ledger, file.descriptor())?;
+    let custody = Custody::begin(&file)?;
     let child = spawn(args, &path, &agent, &file)?;
     // For the program's limit it is too late, and ours may be what it likes: the custodian holds two descriptors for each process.
     raise_descriptor_limit();

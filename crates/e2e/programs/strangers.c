@@ -1,6 +1,7 @@
 // Process ids that mean something else to others: children in a namespace of their own (CLONE_NEWPID), while memory leaves.
 // strangers children: they check their memory and fork. strangers mounted: with a /proc of their own. strangers secluded: and a
-// network of their own. strangers executed: what is executed with such a /proc. strangers walled: the same with such a network. strangers raw: one that
+// network of their own. strangers executed DIR: what is executed with such a /proc, and without DIR. strangers walled DIR: the same with such a network.
+// strangers users: what is executed in a namespace of users. strangers raw: one that
 // pleat cannot follow has to itself the number that another process has to us, which must live; and libc's forks go on
 // beside one that lives. strangers hidden DIR: where DIR is there is only what cannot be written.
 #define _GNU_SOURCE
@@ -75,18 +76,16 @@ static int apart(int kinds) {
     return !refused;
 }
 
-static int hide(const char *directory) {
-    if (!apart(CLONE_NEWNS)) return 0;
-    check("mount", mount("none", directory, "tmpfs", MS_RDONLY, 0), 0);
-    return 1;
-}
+static void hide(const char *directory) { check("mount", mount("none", directory, "tmpfs", MS_RDONLY, 0), 0); }
 
-static int executed(char *program, int kinds) {
-    if (!apart(CLONE_NEWPID | CLONE_NEWNS | kinds)) return 0;
+static int execute(char *program) { return execl("/proc/self/exe", program, "noise", (char *)0); }
+
+static int first_of_namespace(char *program, const char *directory) {
     pid_t pid = fork();
     if (pid == 0) {
         check("mount", mount("proc", "/proc", "proc", 0, 0), 0);
-        execl("/proc/self/exe", program, "noise", (char *)0);
+        hide(directory);
+        execute(program);
     }
     int status;
     check("waitpid", waitpid(pid, &status, 0), pid);
@@ -104,10 +103,14 @@ static void noise(void) {
 
 int main(int count, char **words) {
     if (count < 2) return 2;
+    int walled = strcmp(words[1], "walled") == 0;
+    if (walled || strcmp(words[1], "executed") == 0) {
+        if (!apart(CLONE_NEWPID | CLONE_NEWNS | (walled ? CLONE_NEWNET : 0))) return 0;
+        return first_of_namespace(words[0], words[2]);
+    }
     // Only what is executed from there on, or forked, is there with all its threads.
-    if (strcmp(words[1], "hidden") == 0) return hide(words[2]) ? execl("/proc/self/exe", words[0], "noise", (char *)0) : 0;
-    if (strcmp(words[1], "executed") == 0) return executed(words[0], 0);
-    if (strcmp(words[1], "walled") == 0) return executed(words[0], CLONE_NEWNET);
+    if (strcmp(words[1], "hidden") == 0) return apart(CLONE_NEWNS) && (hide(words[2]), execute(words[0]));
+    if (strcmp(words[1], "users") == 0) return apart(CLONE_NEWUSER) && execute(words[0]);
     begin();
     if (strcmp(words[1], "noise") == 0) noise();
     if (strcmp(words[1], "raw") == 0) raw();

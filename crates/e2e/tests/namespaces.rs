@@ -48,6 +48,11 @@ fn assert_known(run: &Run, stats: &Value, folded_min: usize) {
     assert!(processes.iter().filter(has_folded).count() >= folded_min, "{processes:?}");
 }
 
+fn assert_spilled(run: &Run, stats: &Value) {
+    assert!(!run.stderr.contains("outside the budget"), "{}", run.stderr);
+    assert!(stats["written_back_bytes"].as_u64() > Some(1 << 20), "{stats}");
+}
+
 /// Were they known by their own numbers, others would be measured, and ended, in their place.
 #[test]
 fn children_in_a_namespace_are_known_by_their_numbers_outside() {
@@ -65,14 +70,22 @@ fn with_a_proc_of_their_own_they_ask() {
     }
 }
 
-/// Nor does it show the ledger to what is executed there.
+/// Nor does it show the ledger to what is executed there, nor the directory of the swap file.
 #[test]
 fn with_a_proc_of_its_own_a_program_asks_for_the_run() {
-    for mode in MODES {
-        let Some((run, stats)) = strangers_in(mode, "executed", "swap") else { return };
+    for (mode, swap) in MODES.iter().flat_map(|mode| [(mode, "swap"), (mode, "swap/file")]) {
+        let Some((run, stats)) = strangers_in(mode, "executed", swap) else { return };
         assert_known(&run, &stats, 1);
-        assert!(!run.stderr.contains("outside the budget"), "{}", run.stderr);
+        assert_spilled(&run, &stats);
     }
+}
+
+/// Of another namespace of users, /proc shows the ledger to nobody. Its user is the run's.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn in_a_namespace_of_users_a_program_asks_for_the_run() {
+    let Some((run, stats)) = strangers_in("--user-mode", "users", "swap") else { return };
+    assert_spilled(&run, &stats);
 }
 
 /// With a network of its own, too, it cannot ask, and the user is told.
@@ -107,7 +120,6 @@ fn a_raw_child_is_ended_and_nobody_in_its_place() {
 fn the_swap_file_is_where_pleat_run_sees_its_directory() {
     for (mode, swap) in MODES.iter().flat_map(|mode| [(mode, "swap"), (mode, "swap/file")]) {
         let Some((run, stats)) = strangers_in(mode, "hidden", swap) else { return };
-        assert!(!run.stderr.contains("outside the budget"), "{}", run.stderr);
-        assert!(stats["written_back_bytes"].as_u64() > Some(1 << 20), "{stats}");
+        assert_spilled(&run, &stats);
     }
 }

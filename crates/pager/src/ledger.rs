@@ -36,8 +36,10 @@ pub const LEDGER_VARIABLE: &str = "PLEAT_LEDGER";
 
 /// What a process asks the run's custodian that sees no `pleat run` in /proc: its own process id there.
 pub const WHO_AM_I: u8 = b'i';
-/// The same: the ledger.
+/// The same: the ledger, if it is of the run's user.
 pub const WHICH_RUN: u8 = b'l';
+/// The same: the directory of the swap file.
+pub const WHERE_TO: u8 = b'd';
 
 /// Makes the agent misbehave on purpose, so that the watchdogs can be tested. `docs/userfaultfd.md` lists the values.
 pub const FAULT_VARIABLE: &str = "PLEAT_FAULT";

@@ -165,6 +165,11 @@ impl Line {
         Some(peer.pid.as_raw_nonzero().get() as u32)
     }
 
+    /// Whether the other end is of the same user, in whatever namespace of users.
+    pub fn is_of_our_user(&self) -> bool {
+        rustix::net::sockopt::socket_peercred(&self.0).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+    }
+
     /// Its number, to be passed on to a child's child.
     pub fn number(&self) -> i32 {
         self.0.as_raw_fd()

@@ -6,7 +6,7 @@ use core::ffi::CStr;
 
 use page::{ByteCount, PAGE_BYTES, PageIndex};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{Access, FileType, Mode, OFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, Rlimit};
@@ -110,6 +110,11 @@ pub fn descriptor_path(pid: u32, descriptor: u32, out: &mut [u8; 32]) -> Option<
     let mut directory = [0; 32];
     let directory = crate::thread::decimal_path(b"/proc/", pid, b"/fd/\0", &mut directory)?;
     crate::thread::decimal_path(directory.to_bytes(), descriptor, b"\0", out)
+}
+
+/// Where /proc shows what this thread has open.
+pub fn own_descriptor_path<'a>(descriptor: &OwnedFd, out: &'a mut [u8; 32]) -> Option<&'a CStr> {
+    crate::thread::decimal_path(b"/proc/thread-self/fd/", descriptor.as_raw_fd() as u32, b"\0", out)
 }
 
 /// By how many clock ticks start times in /proc look later to this process than to one that has no namespace of times of its own
