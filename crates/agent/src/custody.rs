@@ -4,13 +4,11 @@
 
 use core::time::Duration;
 
-use pager::ledger::{Ledger, WHERE_TO, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{Ledger, WARDS, WHERE_TO, WHICH_RUN, WHO_AM_I};
 use sys::handover::Line;
 use sys::uffd::Uffd;
 use sys::{Errno, OwnedFd, thread};
 
-/// What an agent sends with descriptors of memory.
-const WARDS: u8 = b'w';
 /// Calls while the custodian answers nobody: it may be stopped.
 const CALLS_MAX: usize = 10;
 const PAUSE: Duration = Duration::from_millis(1);

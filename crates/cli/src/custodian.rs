@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use page::{PageCount, PageIndex};
-use pager::ledger::{Ledger, WHERE_TO, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{Ledger, WARDS, WHERE_TO, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
 use sys::handover::{DESCRIPTORS_MAX, Line, Reception};
 use sys::host::SharedFile;
@@ -55,6 +55,8 @@ struct Ward {
     memories: Vec<Uffd>,
     /// Somebody has been told why he is ended.
     told: bool,
+    /// It is no agent with memory: it has called to ask something.
+    has_asked: bool,
 }
 
 /// The ledger of the run, and its descriptor.
@@ -175,7 +177,7 @@ impl Custodian {
             let Some(line) = self.reception.accept(&is_of_the_run) else { break };
             has_called = true;
             if self.wards.iter().map(Ward::held).sum::<usize>() < self.held_max {
-                self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false });
+                self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false, has_asked: false });
             } else if !self.has_told {
                 self.has_told = true;
                 say(format_args!(
@@ -190,10 +192,13 @@ impl Custodian {
 
     /// Looks at all; those that nobody is left of are let go. Says whether there was anything.
     fn look(&mut self) -> bool {
-        let with_agents = |wards: &[Ward]| wards.iter().filter(|ward| ward.line.is_some()).count();
-        let agents = with_agents(&self.wards);
-        let has_heard = self.wards.iter_mut().fold(false, |heard, ward| ward.look(self.run) | heard);
-        if with_agents(&self.wards) < agents {
+        let (mut has_heard, mut has_ended) = (false, false);
+        for ward in &mut self.wards {
+            let was_there = ward.line.is_some();
+            has_heard |= ward.look(self.run);
+            has_ended |= was_there && ward.line.is_none() && !ward.has_asked;
+        }
+        if has_ended {
             // What the ended have held, or shared with others, is to count for them no longer.
             self.run.inspect(|run| run.ledger.ask_for_look());
         }
@@ -240,7 +245,12 @@ impl Custodian {
                 }
                 Ok(byte) => {
                     let line = if byte == WARD { received.next().map(Line::adopt) } else { None };
-                    wards.push(Ward { line, memories: received.map(Uffd::adopt).collect(), told: true });
+                    wards.push(Ward {
+                        line,
+                        memories: received.map(Uffd::adopt).collect(),
+                        told: true,
+                        has_asked: false,
+                    });
                 }
                 Err(Errno::PIPE) => break,
                 Err(errno) => return Err(error(errno)),
@@ -275,8 +285,13 @@ impl Ward {
             self.memories.retain(|memory| !memory.is_orphaned(PROBE));
             let memories = &mut self.memories;
             match line.receive(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
-                Ok(question) if !answer(line, question, run) => self.line = None,
-                Ok(_) => {}
+                Ok(WARDS) => {}
+                Ok(question) => {
+                    self.has_asked = true;
+                    if !answer(line, question, run) {
+                        self.line = None;
+                    }
+                }
                 Err(Errno::PIPE | Errno::CONNRESET) => {
                     // Its agent has ended, perhaps with faults in its hands.
                     self.line = None;
@@ -334,8 +349,7 @@ fn answer(line: &Line, question: u8, run: Option<Run>) -> bool {
             let directory = run.ledger.swap_directory.descriptor.load(Relaxed) as i32;
             line.send(question, &[if question == WHICH_RUN { run.number } else { directory }]).is_ok()
         }
-        (WHO_AM_I | WHICH_RUN | WHERE_TO, _) => false,
-        _ => true,
+        _ => false,
     }
 }
 
@@ -374,7 +388,7 @@ mod tests {
         let (Some(many), Some(few), Some(own)) = (memories(MANY), memories(2), memories(1)) else { return };
         let agents: Vec<_> = (0..2).map(|_| lines()).collect();
         let [first, second] = [0, 1].map(|at| Line::by_number(agents[at].0.number()).ok());
-        let ward = |line, memories| Ward { line, memories, told: false };
+        let ward = |line, memories| Ward { line, memories, told: false, has_asked: false };
         let wards = vec![ward(first, many), ward(None, few), ward(second, own)];
         let custodian = Custodian::new(Reception::open().unwrap(), wards);
         let (ours, theirs) = lines();
@@ -407,6 +421,10 @@ mod tests {
             if run.is_some() {
                 assert_eq!(told, Ok(std::process::id().into()));
                 assert_eq!((file_number, directory_number), (Some(file.descriptor()), Some(directory.as_raw_fd())));
+                drop(who);
+                custodian.look();
+                assert_eq!(shape(&custodian), [], "they have hung up");
+                assert_eq!(file.content().looks_asked.load(Relaxed), 0, "nothing has come free");
             } else {
                 assert!(told.is_err() && file_number.is_none() && directory_number.is_none(), "the run is over");
                 assert_eq!(shape(&custodian), [], "nobody is waited for");
@@ -422,7 +440,7 @@ mod tests {
         let ledger = run.ledger;
         let mut custodian = Custodian { run: Some(run), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
         let line = Line::call_at_once(&custodian.reception.name()).unwrap();
-        line.send(b'w', &[own[0].number()]).unwrap();
+        line.send(WARDS, &[own[0].number()]).unwrap();
         custodian.admit();
         custodian.look();
         assert_eq!(shape(&custodian), [(true, 1)]);

@@ -34,7 +34,9 @@ pub const PATH_BYTES: usize = 1024;
 /// run's custodian is called; and the namespace that process ids in the path are of. With spaces between them.
 pub const LEDGER_VARIABLE: &str = "PLEAT_LEDGER";
 
-/// What a process asks the run's custodian that sees no `pleat run` in /proc: its own process id there.
+/// What an agent sends the run's custodian with descriptors of memory.
+pub const WARDS: u8 = b'w';
+/// What a process asks him that sees no `pleat run` in /proc: its own process id there.
 pub const WHO_AM_I: u8 = b'i';
 /// The same: the ledger, if it is of the run's user.
 pub const WHICH_RUN: u8 = b'l';

@@ -892,6 +892,14 @@ END
         ..PLAIN
     },
     Program {
+        name: "bwrap",
+        what: "a sandbox with namespaces of its own, in which nothing but /tmp may be written",
+        needs: &[("bwrap", "bubblewrap"), ("perl", "perl")],
+        run: r#"bwrap --ro-bind / / --tmpfs /tmp --dev /dev --proc /proc --unshare-pid --unshare-ipc --unshare-uts --chdir $HERE \
+            sh -c 'perl crates/e2e/programs/hash.pl 60000; ls /proc | grep -c "^[0-9]"'"#,
+        ..PLAIN
+    },
+    Program {
         name: "tmux",
         what: "a server that daemonizes, with a program in it",
         needs: &[("tmux", "tmux"), ("perl", "perl")],
