@@ -169,7 +169,8 @@ fn reads_and_writes_of_more_than_the_budget() {
         Err(why) => return skipped(&why),
     };
     let Some(run) = compare(&turn, "32M", &words([&program, &turn.word("data")])) else { return };
-    // What is appended, or may meet a limit on sizes, is written in one piece: 10 MiB.
     let peak = run.peaks.anon_bytes;
-    assert!(peak < 42 << 20, "{}", bench::size::mib(peak));
+    assert!(peak < 34 << 20, "{}", bench::size::mib(peak));
+    // What a child has had in common with its parent takes longer to leave: no bound on these.
+    assert!(compare(&turn, "32M", &words([&program, &turn.word("data"), "forks"])).is_some());
 }
