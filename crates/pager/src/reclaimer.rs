@@ -6,7 +6,6 @@
 
 use core::time::Duration;
 
-use backing::LogFull;
 use cache::{Hand, Outcome};
 use page::{ByteCount, PageBytes, PageCount};
 use policy::sizing::{self, Stride, Surge, Watermarks};
@@ -18,12 +17,15 @@ use crate::division::Looks;
 use crate::eviction::{Batch, ENCODE_BATCH, Evicted, Worker, evict_shared};
 use crate::exhaustion::{Effort, Exhaustion, Room};
 use crate::idleness::{Grounds, Idle};
-use crate::ledger::{Counter, Gauge};
+use crate::ledger::Counter;
 use crate::places::Told;
 use crate::scan::{Extent, Scanned, scan};
 use crate::sharing::Sharing;
 use crate::state::State;
 use crate::stock::{Mover, timed_evict};
+
+mod figures;
+mod upkeep;
 
 /// The fastest that a program takes new memory: two cores filling zeroed pages, as measured (2 GB/s each).
 const GROWTH_BYTES_PER_MS: u64 = 4 << 20;
@@ -51,18 +53,10 @@ const SCAN_BYTES_SHORT: i64 = 64 << 10;
 /// no longer than this and a thread of the program's waits for it.
 const SCAN_PAUSES: u64 = 3;
 const SCAN_NS_SHORT: u64 = 500_000;
-/// Encodings that go below at a time: two segments' worth.
-const WRITE_BACK_STEP: ByteCount = ByteCount(2 << 20);
-/// With no more than this part of the share in pages room is made of the pool, as a divisor.
-const BARE_DIVISOR: u64 = 64;
-/// Pages that the write-back hand passes under one hold of the lock.
-const WRITE_BACK_LOOKS: u64 = 2048;
 /// So many pages that wait are encoded although the hand may yet come to more.
 const SMALL_BATCH: u64 = ENCODE_BATCH as u64 / 4;
 /// Turns of the hand in which nobody is spared once the medium takes again what does not get smaller: the first is none.
 const TURNS_ANEW: u64 = 2;
-const COMPACT_STEP: usize = 64;
-const CLEAN_STEP: usize = 64;
 /// Time between two looks at the numbers of the ledger.
 const FIGURES_NS: u64 = 5_000_000;
 /// When nothing has had to go for so long, buffers are given back.
@@ -174,15 +168,15 @@ impl Reclaimer {
         self.division.look(pager, begun);
         pager.look_at_area();
         let mut effort = self.reclaim(pager, until_ns);
-        let written = self.write_back(pager, until_ns);
+        let written = upkeep::write_back(pager, until_ns);
         effort.note_written(written);
         effort.device = pager.desk.is_busy().then(|| pager.entry.count(Counter::WrittenBackBytes));
-        self.clean(pager);
-        self.compact(pager, until_ns);
+        upkeep::clean(pager);
+        upkeep::compact(pager, until_ns);
         let now = pager.kernel.now_ns();
         if now >= self.figures_at_ns {
             self.figures_at_ns = now + FIGURES_NS;
-            publish_figures(pager, resident);
+            figures::publish(pager, resident);
         }
         if effort.has_gained {
             pager.entry.add(Counter::ReclaimNs, now - begun);
@@ -273,7 +267,7 @@ impl Reclaimer {
     /// Writes the current numbers to the ledger, whatever time it is.
     pub fn publish<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
         let resident = self.resident(pager, pager.kernel.now_ns());
-        publish_figures(pager, resident);
+        figures::publish(pager, resident);
     }
 
     /// Takes note of the kernel's count and of the share; returns what nobody manages.
@@ -417,76 +411,6 @@ impl Reclaimer {
         self.exhaustion.is_doubtful() || state.hand.turns() < self.unsparing_until
     }
 
-    /// Moves encodings below while the pool is larger than it may be, or while nothing else makes room.
-    fn write_back<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) -> ByteCount {
-        let mut written = ByteCount::ZERO;
-        pager.retry_writes();
-        loop {
-            let mut state = pager.lock();
-            if state.frozen || state.cache.log().is_none() {
-                return written;
-            }
-            let step = write_back_goal(&state).min(WRITE_BACK_STEP);
-            let done = state.write_back(step, WRITE_BACK_LOOKS);
-            written += done.bytes;
-            let is_empty = stores_nothing(&state);
-            let is_pushed = pager.push_segment(state);
-            if done.bytes > ByteCount::ZERO {
-                pager.has_progressed();
-            }
-            let is_content = done.bytes == ByteCount::ZERO && (step == ByteCount::ZERO || is_empty);
-            let is_idle = !is_pushed && (is_content || done.refused.is_some());
-            let may_go_on = done.refused.is_none_or(|full| full == LogFull::WritesBehind);
-            let is_late = pager.kernel.now_ns() > until_ns;
-            if is_idle || !may_go_on || is_late {
-                return written;
-            }
-        }
-    }
-
-    /// Cleans one segment if that is due, and gives space back to the file system.
-    fn clean<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>) {
-        let mut state = pager.lock();
-        if state.frozen {
-            return;
-        }
-        let Some(log) = state.cache.log() else { return };
-        let punch = log.punch_job();
-        let clean = log.clean();
-        drop(state);
-        if let Some(mut job) = punch {
-            job.run();
-            let mut state = pager.lock();
-            state.cache.log().expect("it gave the job").finish_punch(job);
-        }
-        if let Some(mut job) = clean {
-            pager.entry.add(Counter::ReadBackBytes, job.bytes() as u64);
-            // An unreadable segment is left as it is: who asks for a page in it hears of it.
-            let _ = job.run();
-            while pager.lock().cache.clean_some(&mut job, CLEAN_STEP) {
-                pager.entry.add(Counter::Compacted, CLEAN_STEP as u64);
-            }
-            pager.lock().cache.finish_clean(job);
-        }
-    }
-
-    /// Gives back frames of the pool that lie idle.
-    fn compact<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, until_ns: u64) {
-        while pager.kernel.now_ns() < until_ns {
-            let mut state = pager.lock();
-            let figures = state.cache.store_figures();
-            if state.frozen || state.area.is_some() || !figures.is_sparse() {
-                return;
-            }
-            let given_back = state.cache.compact(COMPACT_STEP);
-            pager.entry.add(Counter::Compacted, COMPACT_STEP as u64);
-            let after = state.cache.store_figures();
-            if given_back == ByteCount::ZERO && after.free == figures.free {
-                return;
-            }
-        }
-    }
-
     fn rest<K: Kernel, S: Store>(&mut self, pager: &Pager<K, S>, effort: Effort) -> Rest {
         let now = pager.kernel.now_ns();
         let mut state = pager.lock();
@@ -505,7 +429,7 @@ impl Reclaimer {
         state.accounts.set_exhausted(reached, holdings, now);
         state.hand.tries_refused = self.spares_nobody(&state);
         let grown_to_low = (free - state.accounts.marks.low.0 as i64).max(0) as u64 / GROWTH_BYTES_PER_MS;
-        let is_empty = is_short && is_bare(&state) && stores_nothing(&state);
+        let is_empty = is_short && upkeep::has_hardly_any_pages(&state) && upkeep::stores_nothing(&state);
         let floor = match self.calm_rounds {
             0..=CALM_ROUNDS if is_empty => REST_EMPTY,
             0..=CALM_ROUNDS => REST_MIN,
@@ -544,65 +468,4 @@ fn is_encoding_due<S: Store>(state: &State<S>, evicted: Evicted) -> bool {
     };
     let has_batch = state.ring.waiting() >= ENCODE_BATCH as u64;
     !ring_wants_pages(state) || state.is_pressed() && (has_batch || !has_moved)
-}
-
-/// Whether hardly any pages are left to make room of.
-fn is_bare<S: Store>(state: &State<S>) -> bool {
-    state.holdings().pages.bytes() <= ByteCount(state.accounts.share.0 / BARE_DIVISOR)
-}
-
-fn stores_nothing<S: Store>(state: &State<S>) -> bool {
-    let census = state.cache.census();
-    census.compressed + census.incompressible == PageCount::ZERO
-}
-
-/// Bytes of encodings that should go below now.
-fn write_back_goal<S: Store>(state: &State<S>) -> ByteCount {
-    let holdings = state.holdings();
-    // An empty store may keep a few frames.
-    let over_pool =
-        if stores_nothing(state) { ByteCount::ZERO } else { holdings.pool.saturating_sub(state.pool_bytes_max()) };
-    let short = if is_bare(state) { state.goal() } else { ByteCount::ZERO };
-    over_pool.max(short)
-}
-
-fn publish_figures<K: Kernel, S: Store>(pager: &Pager<K, S>, resident: ByteCount) {
-    let mut state = pager.lock();
-    state.publish_area(pager.entry);
-    let (census, store) = (state.cache.census(), state.cache.store_figures());
-    let log = state.cache.log_figures().unwrap_or_default();
-    let metadata = state.cache.metadata_bytes();
-    let agent = state.accounts.agent.0 + log.buffer_bytes;
-    let fixed = state.accounts.fixed(state.holdings());
-    let layout_events = state.layout_events;
-    let pool_bytes_max = state.pool_bytes_max();
-    drop(state);
-    let entry = pager.entry;
-    // Behind a fork all of them are shared, too, and count in proportion: no more of each than there is room for.
-    let mut left = resident.0;
-    let [agent, metadata, pool] = [agent, metadata.0, store.pool.0].map(|part| {
-        let counted = part.min(left);
-        left -= counted;
-        counted
-    });
-    entry.set(Gauge::ResidentBytes, left);
-    entry.set(Gauge::PoolBytes, pool);
-    entry.set(Gauge::PoolBytesMax, pool_bytes_max.0);
-    entry.set(Gauge::MetadataBytes, metadata);
-    entry.set(Gauge::AgentBytes, agent);
-    entry.set(Gauge::FixedBytes, fixed.0.min(resident.0));
-    entry.set(Gauge::StoredBytes, store.stored.0);
-    entry.set(Gauge::BackedBytes, log.live_bytes);
-    entry.set(Gauge::SwapFileBytes, log.file_bytes);
-    entry.set(Gauge::PagesResident, census.resident.0);
-    entry.set(Gauge::PagesLeaving, census.leaving.0);
-    entry.set(Gauge::PagesCompressed, census.compressed.0);
-    entry.set(Gauge::PagesIncompressible, census.incompressible.0);
-    entry.set(Gauge::PagesSameFilled, census.same_filled.0);
-    entry.set(Gauge::PagesWritingBack, log.memory_entries);
-    entry.set(Gauge::PagesBacked, log.entries - log.memory_entries);
-    // Relaxed: a statistic, written by this thread alone.
-    entry.counters[Counter::LayoutEvents as usize].store(layout_events, core::sync::atomic::Ordering::Relaxed);
-    let footprint = entry.footprint();
-    entry.footprint_peak.fetch_max(footprint, core::sync::atomic::Ordering::Relaxed);
 }
