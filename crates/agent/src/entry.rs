@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use pager::ledger::{Ledger, MAGIC, PROCESSES_MAX, Phase, Process};
 use sys::Errno;
 
-use crate::custody;
+use crate::custody::Custodian;
 
 /// The ledger of the run and our entry in it.
 #[derive(Clone, Copy)]
@@ -45,7 +45,9 @@ impl Identity {
         let runner = ledger.runner_pid.load(Ordering::Relaxed);
         let start_ticks = as_runner_sees(ledger, sys::process::start_ticks_of(runner));
         let is_runners = start_ticks == Some(ledger.runner_start_ticks.load(Ordering::Relaxed));
-        let pid = if is_runners { sys::process::id_in_proc() } else { custody::who_am_i(&ledger.custodian()) };
+        // Where /proc has the number that this process has for itself it is of our own namespace: its runner is another with that number.
+        let in_proc = sys::process::id_in_proc().filter(|pid| is_runners && *pid != sys::thread::process_id());
+        let pid = in_proc.or_else(|| Custodian::of(ledger).who_am_i());
         Some(Self { pid: pid?, is_elsewhere })
     }
 }
@@ -53,52 +55,54 @@ impl Identity {
 /// What leads to a run ([`pager::ledger::LEDGER_VARIABLE`]).
 pub(crate) struct Address {
     path: [u8; 48],
-    custodian: Option<[u8; 40]>,
+    custodian: Option<Custodian>,
     id_namespace: Option<u64>,
 }
 
 impl Address {
     /// As the environment tells it; `None` if it is nothing that `pleat run` has written.
     pub(crate) fn of(value: &CStr) -> Option<Self> {
-        let mut parts = value.to_bytes().split(|byte| *byte == b' ');
+        let mut words = value.to_bytes().split(|byte| *byte == b' ');
         let mut path = [0; 48];
-        let named = parts.next()?;
+        let named = words.next()?;
         path[..47].get_mut(..named.len())?.copy_from_slice(named);
-        let custodian = parts.next().and_then(|name| name.try_into().ok());
-        let id_namespace = parts.next().and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok());
+        let name = words.next().and_then(|name| name.try_into().ok());
+        let id_namespace = words.next().and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok());
+        let secret = words.next().and_then(|secret| secret.try_into().ok());
+        let custodian = name.zip(secret).map(|(name, secret)| Custodian { name, secret });
         Some(Self { path, custodian, id_namespace })
-    }
-
-    fn path(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.path).expect("its last byte is zero")
     }
 
     /// Opens the ledger. `ACCESS`: this process may not join the run; `SRCH`: it is in a namespace from which nothing leads there;
     /// anything else: the run is over, or it is not a ledger of ours.
     pub(crate) fn open(&self) -> Result<&'static Ledger, Errno> {
-        let ask = |otherwise| self.custodian.and_then(|name| custody::which_run(&name)).ok_or(otherwise);
-        let ledger = match sys::process::open_shared(self.path()) {
-            // Perhaps of another user, or in another namespace of users.
-            Err(Errno::ACCESS) => ask(Errno::ACCESS)?,
-            // Where process ids are others the path leads nowhere, or to what another process has open.
-            Err(_) if self.is_elsewhere() => ask(Errno::SRCH)?,
-            found => found?,
-        };
+        // In a namespace of users nobody may open it, and where process ids are others the path leads nowhere, or to what another process
+        // has open.
+        let ask = |errno| self.custodian.and_then(|custodian| custodian.which_run()).ok_or(errno);
+        let ledger = sys::process::open_shared(self.path()).or_else(ask).map_err(|errno| match errno {
+            Errno::ACCESS => Errno::ACCESS,
+            _ if self.is_elsewhere() => Errno::SRCH,
+            other => other,
+        })?;
         if is_ours(ledger) { Ok(ledger) } else { Err(Errno::INVAL) }
     }
 
-    /// Whether process ids mean something else here than they do in the path.
-    fn is_elsewhere(&self) -> bool {
-        sys::process::id_namespace().is_some_and(|own| self.id_namespace.is_some_and(|runners| runners != own))
-    }
-
-    /// The same for a visit, if it can be opened.
+    /// Opens it for a visit, if it can be opened.
     pub(crate) fn visit(&self, visit: impl FnOnce(&Ledger)) {
         let _ = sys::process::visit_shared(self.path(), |ledger| {
             if is_ours(ledger) {
                 visit(ledger);
             }
         });
+    }
+
+    fn path(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.path).expect("its last byte is zero")
+    }
+
+    /// Whether process ids mean something else here than they do in the path.
+    fn is_elsewhere(&self) -> bool {
+        sys::process::id_namespace().is_some_and(|own| self.id_namespace.is_some_and(|runners| runners != own))
     }
 }
 

@@ -40,8 +40,7 @@ const VALGRIND: &[u8] = b"vgpreload_core";
 const ZYGOTE: &CStr = c"--type=zygote";
 
 /// Why a process has no entry in the ledger that `pleat run` could make use of.
-pub(crate) const STRANGE: &str =
-    "it is in a namespace of process ids, and neither its /proc nor its network leads to `pleat run`";
+pub(crate) const STRANGE: &str = "it is in a namespace of process ids, and neither its /proc nor its network leads to `pleat run`, or that has ended";
 /// Why it has no ledger, which is there for the run's user alone.
 const FORBIDDEN: &str = "its user may not join the run";
 

@@ -10,9 +10,10 @@ use alloc::vec::Vec;
 
 use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
 use pager::ledger::Ledger;
+use sys::file::File;
 use sys::{Errno, thread};
 
-use crate::custody;
+use crate::custody::Custodian;
 use crate::entry::Membership;
 use crate::keeper::STUCK_NS;
 
@@ -22,80 +23,26 @@ pub(crate) fn open_file(membership: &Membership) -> Result<Option<SwapFile>, Err
     if bytes_max == 0 {
         return Ok(None);
     }
-    let place = Place::of(membership);
-    place.find().map_or_else(|| open_at(place.path, bytes_max), Ok).map(Some)
+    let path = path(membership);
+    let path = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
+    let file = find_place(membership.ledger, path).map_or_else(|| File::create_unnamed(path), Ok)?;
+    Ok(Some(SwapFile::adopt(file, bytes_max)))
 }
 
-/// Where the swap file is to be.
-struct Place<'a> {
-    ledger: &'a Ledger,
-    /// By which `pleat run` was told, and a zero byte.
-    path: Vec<u8>,
-}
-
-impl<'a> Place<'a> {
-    fn of(membership: &'a Membership) -> Self {
-        Self { ledger: membership.ledger, path: path(membership) }
-    }
-
-    /// The file, in the directory that `pleat run` has open. In a namespace of mounts, and behind a chroot, its path leads elsewhere, or to where
-    /// nothing may be written: then it is looked for in /proc, and asked for.
-    fn find(&self) -> Option<SwapFile> {
-        let runner = self.ledger.runner_pid.load(Ordering::Relaxed);
-        let descriptor = self.ledger.swap_directory.descriptor.load(Ordering::Relaxed);
-        if descriptor == 0 {
+/// A file where `pleat run` sees the place of `--swap`. In a namespace of mounts, and behind a chroot, the path leads elsewhere, or to where nothing
+/// may be written: then it is looked for in /proc, and asked for. A file that the user has there is another one.
+fn find_place(ledger: &Ledger, path: &CStr) -> Option<File> {
+    let place = &ledger.swap_place;
+    let expected = (place.device.load(Ordering::Relaxed), place.inode.load(Ordering::Relaxed));
+    let open = |path: &CStr| {
+        if sys::file::identity(path) != Some(expected) {
             return None;
         }
-        let through_proc = || self.open_below(sys::process::descriptor_path(runner, descriptor, &mut [0; _])?);
-        let through_custodian = || {
-            let open = |directory: &_| self.open_below(sys::process::own_descriptor_path(directory, &mut [0; _])?);
-            custody::in_swap_directory(&self.ledger.custodian(), &mut { open })
-        };
-        self.open_by_path().or_else(through_proc).or_else(through_custodian)
-    }
-
-    /// The path, in its directory and what comes behind it.
-    fn parts(&self) -> (&[u8], &[u8]) {
-        match self.ledger.swap_directory.name_at.load(Ordering::Relaxed) as usize {
-            0 => (&self.path[..self.path.len() - 1], b"\0"),
-            name_at => self.path.split_at(name_at),
-        }
-    }
-
-    fn open_by_path(&self) -> Option<SwapFile> {
-        let directory = [self.parts().0, b"\0"].concat();
-        self.open_below(CStr::from_bytes_with_nul(&directory).ok()?)
-    }
-
-    /// `None` as well if this is another directory.
-    fn open_below(&self, directory: &CStr) -> Option<SwapFile> {
-        let expected = &self.ledger.swap_directory;
-        let expected = (expected.device.load(Ordering::Relaxed), expected.inode.load(Ordering::Relaxed));
-        if sys::file::identity(directory) != Some(expected) {
-            return None;
-        }
-        let path = [directory.to_bytes(), b"/", self.parts().1].concat();
-        open_at(path, self.ledger.swap_bytes_max.load(Ordering::Relaxed)).ok()
-    }
-}
-
-fn open_at(mut path: Vec<u8>, bytes_max: u64) -> Result<SwapFile, Errno> {
-    let named = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
-    match SwapFile::create_in(named, bytes_max) {
-        // Not a directory: a file that the user has set aside. It serves one process of the run.
-        Err(Errno::NOTDIR) => SwapFile::open(named, bytes_max),
-        other => other,
-    }
-    .or_else(|errno| match errno {
-        // There is none of that name, or another process has it: one without a name in the same directory does as well.
-        Errno::NOENT | Errno::WOULDBLOCK => {
-            path.truncate(path.iter().rposition(|byte| *byte == b'/').unwrap_or(0) + 1);
-            path.push(0);
-            let directory = CStr::from_bytes_with_nul(&path).expect("cut again");
-            SwapFile::create_in(directory, bytes_max)
-        }
-        other => Err(other),
-    })
+        File::create_at(path).ok()
+    };
+    let (runner, number) = (ledger.runner_pid.load(Ordering::Relaxed), place.descriptor.load(Ordering::Relaxed));
+    let in_proc = || open(sys::process::descriptor_path(runner, number as u32, &mut [0; _])?);
+    open(path).or_else(in_proc).or_else(|| Custodian::of(ledger).swap_file())
 }
 
 /// The path and a zero byte. No `CString`: making one can unwind as alloc is built, and there is nobody here who could.

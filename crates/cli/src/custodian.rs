@@ -6,8 +6,10 @@
 //! him, or EFAULT in a system call. He is a thread of `pleat run`; where somebody lives on behind that, a process of his own
 //! (`pleat custodian`).
 
+use std::ffi::CString;
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -18,15 +20,17 @@ use anyhow::{Context, Result, anyhow};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use page::{PageCount, PageIndex};
-use pager::ledger::{Ledger, WARDS, WHERE_TO, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{Ledger, SWAP_FILE, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
-use sys::handover::{DESCRIPTORS_MAX, Line, Reception};
+use sys::file::File;
+use sys::handover::{DESCRIPTORS_MAX, Line, Received, Reception, Secret, new_secret};
 use sys::host::SharedFile;
 use sys::kernel::PageRange;
 use sys::uffd::{Uffd, Unserved};
 
 use crate::failure::say;
 use crate::proc;
+use crate::swap::Swap;
 
 /// Between two looks whether memory without an agent is still somebody's.
 const LOOK: Duration = Duration::from_millis(20);
@@ -59,16 +63,21 @@ struct Ward {
     has_asked: bool,
 }
 
-/// The ledger of the run, and its descriptor.
-#[derive(Clone, Copy, Debug)]
+/// What there is while there is `pleat run`.
+#[derive(Debug)]
 struct Run {
     ledger: &'static Ledger,
+    /// The ledger's descriptor.
     number: i32,
+    /// Of `--swap`.
+    swap: Option<CString>,
 }
 
 impl Run {
-    fn of(file: &SharedFile<Ledger>) -> Self {
-        Self { ledger: file.content(), number: file.descriptor() }
+    /// Not by the ledger, which each process of the run may write to.
+    fn of(file: &SharedFile<Ledger>, swap: Option<&Swap>) -> Self {
+        let swap = swap.and_then(|swap| CString::new(swap.place().ok()?.0.as_os_str().as_bytes()).ok());
+        Self { ledger: file.content(), number: file.descriptor(), swap }
     }
 }
 
@@ -77,7 +86,6 @@ impl Run {
 struct Custodian {
     reception: Reception,
     wards: Vec<Ward>,
-    /// While there is `pleat run`.
     run: Option<Run>,
     /// More descriptors than this are not held.
     held_max: usize,
@@ -95,10 +103,11 @@ pub(crate) struct Custody {
 
 impl Custody {
     /// Before the program starts: its agents find the name in the ledger.
-    pub(crate) fn begin(file: &SharedFile<Ledger>) -> Result<Self> {
-        let run = Run::of(file);
+    pub(crate) fn begin(file: &SharedFile<Ledger>, swap: Option<&Swap>) -> Result<Self> {
+        let run = Run::of(file, swap);
         let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
-        run.ledger.set_custodian(&reception.name());
+        let secret = new_secret().map_err(|errno| anyhow!("no random numbers: {errno:?}"))?;
+        run.ledger.set_custodian(&reception.name(), &secret);
         let (stopped, stop) = std::io::pipe()?;
         let mut custodian = Custodian { run: Some(run), ..Custodian::new(reception, Vec::new()) };
         let attend = move || {
@@ -167,7 +176,7 @@ impl Custodian {
     /// Says whether somebody has called. Who has changed his user is known by the ledger.
     fn admit(&mut self) -> bool {
         let mut has_called = false;
-        let ledger = self.run.map(|run| run.ledger);
+        let ledger = self.run.as_ref().map(|run| run.ledger);
         let is_of_the_run = |pid: u32| {
             let used = ledger.map_or(0, |ledger| ledger.processes_used.load(Acquire) as usize);
             let entries = ledger.into_iter().flat_map(|ledger| &ledger.processes).take(used);
@@ -195,12 +204,12 @@ impl Custodian {
         let (mut has_heard, mut has_ended) = (false, false);
         for ward in &mut self.wards {
             let was_there = ward.line.is_some();
-            has_heard |= ward.look(self.run);
+            has_heard |= ward.look(self.run.as_ref());
             has_ended |= was_there && ward.line.is_none() && !ward.has_asked;
         }
         if has_ended {
             // What the ended have held, or shared with others, is to count for them no longer.
-            self.run.inspect(|run| run.ledger.ask_for_look());
+            self.run.iter().for_each(|run| run.ledger.ask_for_look());
         }
         let before = self.wards.len();
         self.wards.retain(|ward| ward.line.is_some() || !ward.memories.is_empty());
@@ -278,19 +287,18 @@ impl Ward {
     }
 
     /// Says whether there was anything to hear.
-    fn look(&mut self, run: Option<Run>) -> bool {
+    fn look(&mut self, run: Option<&Run>) -> bool {
         let mut has_heard = false;
         while let Some(line) = self.line.as_ref().filter(|line| line.is_readable(Duration::ZERO)) {
             // Children that nobody follows come and go while their parent lives. Asking takes nothing from its agent.
             self.memories.retain(|memory| !memory.is_orphaned(PROBE));
             let memories = &mut self.memories;
-            match line.receive(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
-                Ok(WARDS) => {}
-                Ok(question) => {
-                    self.has_asked = true;
-                    if !answer(line, question, run) {
-                        self.line = None;
-                    }
+            match line.receive_any(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
+                Ok(Received::Sent(_)) => {}
+                Ok(Received::Asked(question, secret)) => {
+                    // Once: an answer that nobody takes would be waited for.
+                    let _ = answer(line, question, &secret, run);
+                    (self.line, self.has_asked) = (None, true);
                 }
                 Err(Errno::PIPE | Errno::CONNRESET) => {
                     // Its agent has ended, perhaps with faults in its hands.
@@ -340,16 +348,19 @@ impl Ward {
     }
 }
 
-/// Tells who asks what he cannot see in /proc. False: he gets no answer.
-fn answer(line: &Line, question: u8, run: Option<Run>) -> bool {
-    match (question, run) {
-        (WHO_AM_I, Some(_)) => line.peer().is_some_and(|pid| line.tell(WHO_AM_I, [pid.into(), 0, 0]).is_ok()),
-        // Who may write to the ledger can have processes ended. One that has become another user's is let in to be looked after, no more.
-        (WHICH_RUN | WHERE_TO, Some(run)) if line.is_of_our_user() => {
-            let directory = run.ledger.swap_directory.descriptor.load(Relaxed) as i32;
-            line.send(question, &[if question == WHICH_RUN { run.number } else { directory }]).is_ok()
-        }
-        _ => false,
+/// Tells who asks what he cannot see in /proc.
+fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Run>) -> Result<(), Errno> {
+    if question == WHO_AM_I {
+        let peer = line.peer().filter(|peer| peer.process != 0).ok_or(Errno::SRCH)?;
+        return line.tell(WHO_AM_I, [peer.process.into(), 0, 0]);
+    }
+    // Who may write to the ledger can have processes ended. One that has become another user's is let in to be looked after, no more.
+    let run = run.filter(|run| *secret == run.ledger.secret() && line.is_of_our_user()).ok_or(Errno::ACCESS)?;
+    match (question, &run.swap) {
+        (WHICH_RUN, _) => line.send(WHICH_RUN, &[run.number]),
+        // Not the directory: that leads out of a sandbox.
+        (SWAP_FILE, Some(path)) => line.send(SWAP_FILE, &[File::create_at(path)?.number()]),
+        _ => Err(Errno::INVAL),
     }
 }
 
@@ -399,48 +410,51 @@ mod tests {
         assert_eq!(shape(&heard), shape(&custodian));
     }
 
+    /// A custodian that three have asked, and what each got: its id, the ledger's descriptor, and how many names a swap file has.
+    fn asked(run: Option<Run>, secret: &Secret) -> (Custodian, Option<u64>, Option<i32>, Option<u64>) {
+        let mut custodian = Custodian { run, ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
+        let [who, which, whither] = [WHO_AM_I, WHICH_RUN, SWAP_FILE].map(|question| {
+            let line = Line::call_at_once(&custodian.reception.name()).unwrap();
+            line.ask(question, secret).unwrap();
+            line
+        });
+        custodian.admit();
+        custodian.look();
+        let pid = who.hear(Duration::ZERO).ok().map(|(_, [pid, ..])| pid);
+        let (mut number, mut links) = (None, None);
+        let _ = which.receive(Duration::ZERO, &mut |_, sent| number = Some(sent));
+        let _ = whither
+            .receive(Duration::ZERO, &mut |fd, _| links = Some(File::from_fd(fd).unwrap().shape().unwrap().links));
+        (custodian, pid, number, links)
+    }
+
     #[test]
     fn who_does_not_see_us_in_proc_asks() {
         let file = SharedFile::<Ledger>::create(c"test").unwrap();
-        let directory = std::fs::File::open("/").unwrap();
-        file.content().swap_directory.descriptor.store(directory.as_raw_fd() as u32, Relaxed);
-        for run in [Some(Run::of(&file)), None] {
-            let mut custodian = Custodian { run, ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
-            let [who, which, whither] = [WHO_AM_I, WHICH_RUN, WHERE_TO].map(|question| {
-                let line = Line::call_at_once(&custodian.reception.name()).unwrap();
-                line.send(question, &[]).unwrap();
-                line
-            });
-            custodian.admit();
-            custodian.look();
-            let told = who.hear(Duration::ZERO).map(|(_, [pid, ..])| pid);
-            let [file_number, directory_number] = [which, whither].map(|line| {
-                let mut sent = None;
-                line.receive(Duration::ZERO, &mut |_, number| sent = Some(number)).ok().and(sent)
-            });
-            if run.is_some() {
-                assert_eq!(told, Ok(std::process::id().into()));
-                assert_eq!((file_number, directory_number), (Some(file.descriptor()), Some(directory.as_raw_fd())));
-                drop(who);
-                custodian.look();
-                assert_eq!(shape(&custodian), [], "they have hung up");
-                assert_eq!(file.content().looks_asked.load(Relaxed), 0, "nothing has come free");
-            } else {
-                assert!(told.is_err() && file_number.is_none() && directory_number.is_none(), "the run is over");
-                assert_eq!(shape(&custodian), [], "nobody is waited for");
-            }
-        }
+        let secret = *b"is in a variable";
+        file.content().set_custodian(&[0; 40], &secret);
+        let swap = Swap { path: std::env::temp_dir(), bytes_max: page::ByteCount(1 << 20) };
+        let own = Some(u64::from(std::process::id()));
+        let run = || Some(Run::of(&file, Some(&swap)));
+        let (custodian, pid, number, links) = asked(run(), &secret);
+        assert_eq!((pid, number, links), (own, Some(file.descriptor()), Some(0)));
+        assert_eq!(shape(&custodian), [], "nobody is looked after");
+        assert_eq!(file.content().looks_asked.load(Relaxed), 0, "nothing has come free");
+        let (_, pid, number, links) = asked(run(), b"is something els");
+        assert_eq!((pid, number, links), (own, None, None), "the name alone is there for all to read");
+        let (_, pid, number, links) = asked(None, &secret);
+        assert_eq!((pid, number, links), (own, None, None), "the run is over");
     }
 
     /// What it reads of memory that an agent serves, the agent would wait for.
     #[test]
     fn memory_is_looked_at_when_its_agent_has_ended() {
         let Some(own) = memories(1) else { return };
-        let run = Run::of(&SharedFile::<Ledger>::create(c"test").unwrap());
+        let run = Run::of(&SharedFile::<Ledger>::create(c"test").unwrap(), None);
         let ledger = run.ledger;
         let mut custodian = Custodian { run: Some(run), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
         let line = Line::call_at_once(&custodian.reception.name()).unwrap();
-        line.send(WARDS, &[own[0].number()]).unwrap();
+        line.send(b'w', &[own[0].number()]).unwrap();
         custodian.admit();
         custodian.look();
         assert_eq!(shape(&custodian), [(true, 1)]);

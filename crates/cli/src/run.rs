@@ -15,7 +15,7 @@ use cache::system::{Choice as _, System};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use page::ByteCount;
-use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC, SwapDirectory};
+use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC};
 use policy::sizing;
 use sys::host::SharedFile;
 
@@ -70,7 +70,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let started = Instant::now();
     let ledger = file.content();
     let end_watch = watch(ledger)?;
-    let custody = Custody::begin(&file)?;
+    let custody = Custody::begin(&file, swap.as_ref())?;
     let child = spawn(args, &path, &agent, &file)?;
     // For the program's limit it is too late, and ours may be what it likes: the custodian holds two descriptors for each process.
     raise_descriptor_limit();
@@ -125,8 +125,13 @@ fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<Share
     ledger.runner_ticks_ahead.store(sys::process::start_ticks_ahead().unwrap_or(0).cast_unsigned(), Relaxed);
     if let Some(swap) = swap {
         ledger.swap_bytes_max.store(swap.bytes_max.0, Relaxed);
-        store_path(&ledger.swap_path, &swap.path);
-        store_directory(&ledger.swap_directory, swap);
+        let (path, place) = swap.place().with_context(|| swap.path.display().to_string())?;
+        store_path(&ledger.swap_path, path);
+        let metadata = place.metadata()?;
+        ledger.swap_place.device.store(metadata.dev(), Relaxed);
+        ledger.swap_place.inode.store(metadata.ino(), Relaxed);
+        // Open for as long as `pleat run` lives.
+        ledger.swap_place.descriptor.store(place.into_raw_fd() as u64, Relaxed);
     }
     // Release: an agent that finds the magic number finds the rest.
     ledger.magic.store(MAGIC, Release);
@@ -144,23 +149,13 @@ fn store_path(words: &[AtomicU64], path: &Path) {
     }
 }
 
-/// Keeps the directory open for as long as `pleat run` lives. Where it cannot be opened there is its path.
-fn store_directory(words: &SwapDirectory, swap: &Swap) {
-    let Ok((directory, name)) = swap.directory() else { return };
-    let Ok(metadata) = directory.metadata() else { return };
-    words.device.store(metadata.dev(), Relaxed);
-    words.inode.store(metadata.ino(), Relaxed);
-    let path_bytes = swap.path.as_os_str().len();
-    words.name_at.store(name.map_or(0, |name| path_bytes - name.len()) as u32, Relaxed);
-    words.descriptor.store(directory.into_raw_fd() as u32, Relaxed);
-}
-
 /// What leads an agent to the ledger; see [`LEDGER_VARIABLE`].
 fn address(file: &SharedFile<Ledger>) -> String {
     let (process, ledger) = (std::process::id(), file.content());
-    let custodian = ledger.custodian().map(char::from);
+    let custodian = String::from_iter(ledger.custodian().map(char::from));
+    let secret = String::from_iter(ledger.secret().map(char::from));
     let namespace = ledger.id_namespace.load(Relaxed);
-    format!("/proc/{process}/fd/{} {} {namespace}", file.descriptor(), String::from_iter(custodian))
+    format!("/proc/{process}/fd/{} {custodian} {namespace} {secret}", file.descriptor())
 }
 
 fn spawn(args: &RunArgs, path: &Path, agent: &Path, ledger: &SharedFile<Ledger>) -> Result<Child> {

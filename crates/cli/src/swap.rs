@@ -1,6 +1,5 @@
 //! Where pages go that do not fit into the budget.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -14,8 +13,6 @@ use nix::sys::statvfs::statvfs;
 use page::ByteCount;
 use pager::ledger::PATH_BYTES;
 
-const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY);
-
 /// The swap file may take this many budgets if nothing else is said.
 const BUDGETS: u64 = 4;
 
@@ -28,6 +25,12 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
+    /// The directory or file, or the directory of one that is to be made; and where it is, open for nothing but to be found again.
+    pub(crate) fn place(&self) -> io::Result<(&Path, File)> {
+        let path = existing(&self.path).ok_or(io::ErrorKind::NotFound)?;
+        Ok((path, OpenOptions::new().read(true).custom_flags(OFlag::O_PATH.bits()).open(path)?))
+    }
+
     /// What to say before the first page goes there, if that page would stay in memory.
     pub(crate) fn warning(&self) -> Option<String> {
         is_in_ram(&self.path).then(|| {
@@ -36,17 +39,6 @@ impl Swap {
                 "the swap file at {path} stays in RAM, outside the budget: give --swap a directory on a disk, or none"
             )
         })
-    }
-}
-
-impl Swap {
-    /// The directory that it is in, or that it is, open for nothing but its place; and the name of the file, if it is one.
-    pub(crate) fn directory(&self) -> io::Result<(File, Option<&OsStr>)> {
-        let open = |path: &Path| OpenOptions::new().read(true).custom_flags(DIRECTORY.bits()).open(path);
-        match (open(&self.path), self.path.parent(), self.path.file_name()) {
-            (Err(_), Some(parent), Some(name)) => Ok((open(parent)?, Some(name))),
-            (opened, ..) => Ok((opened?, None)),
-        }
     }
 }
 

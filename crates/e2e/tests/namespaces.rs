@@ -28,11 +28,17 @@ fn strangers_in(mode: &str, what: &str, swap: &str) -> Option<(Run, Value)> {
     let mut options = turn.options_in(mode, "24M");
     options.retain(|option| !option.starts_with("--swap="));
     options.push(format!("--swap={}", turn.word(swap)));
+    if swap != "swap" {
+        std::fs::write(turn.file(swap), "").expect("the directory is there");
+    }
     let after = folded(&options, &command);
     print!("{what}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
     assert_same(&before, &after);
-    // A file that was set aside stays.
-    let _ = std::fs::remove_file(turn.file("swap/file"));
+    if swap != "swap" {
+        let used = std::fs::metadata(turn.file(swap)).expect("a file that was set aside stays").len();
+        assert!(used > 1 << 20, "{used}");
+        std::fs::remove_file(turn.file(swap)).expect("it is there");
+    }
     turn.assert_clean(&after);
     let stats = stats(&turn);
     Some((after, stats))

@@ -9,6 +9,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
+use sys::handover::{SECRET_BYTES, Secret};
 use sys::sync::{Sharing, wake_all};
 
 use self::occupant::Occupancy;
@@ -31,17 +32,15 @@ pub const BUCKETS: usize = 160;
 pub const PATH_BYTES: usize = 1024;
 
 /// The environment variable that leads a program's agent to the ledger: a path that can be opened and mapped; the name under which the
-/// run's custodian is called; and the namespace that process ids in the path are of. With spaces between them.
+/// run's custodian is called; the namespace that process ids in the path are of; and the custodian's secret. With spaces between them.
 pub const LEDGER_VARIABLE: &str = "PLEAT_LEDGER";
 
-/// What an agent sends the run's custodian with descriptors of memory.
-pub const WARDS: u8 = b'w';
-/// What a process asks him that sees no `pleat run` in /proc: its own process id there.
+/// What a process asks the run's custodian that sees no `pleat run` in /proc: its own process id there.
 pub const WHO_AM_I: u8 = b'i';
-/// The same: the ledger, if it is of the run's user.
-pub const WHICH_RUN: u8 = b'l';
-/// The same: the directory of the swap file.
-pub const WHERE_TO: u8 = b'd';
+/// The same, if it is of the run's user and knows the secret: the ledger.
+pub const WHICH_RUN: u8 = b'r';
+/// The same: a swap file.
+pub const SWAP_FILE: u8 = b's';
 
 /// Makes the agent misbehave on purpose, so that the watchdogs can be tested. `docs/userfaultfd.md` lists the values.
 pub const FAULT_VARIABLE: &str = "PLEAT_FAULT";
@@ -437,20 +436,20 @@ impl Ledger {
     }
 
     /// Under which name the custodian is called.
-    pub fn set_custodian(&self, name: &[u8; 40]) {
+    pub fn set_custodian(&self, name: &[u8; 40], secret: &Secret) {
         // Relaxed: before the program starts.
-        for (word, chunk) in self.custodian.iter().zip(name.as_chunks::<8>().0) {
-            word.store(u64::from_le_bytes(*chunk), Relaxed);
-        }
+        store_bytes(&self.custodian, name);
+        store_bytes(&self.secret, secret);
     }
 
     /// See [`Ledger::set_custodian`].
     pub fn custodian(&self) -> [u8; 40] {
-        let mut name = [0; 40];
-        for (word, chunk) in self.custodian.iter().zip(name.as_chunks_mut::<8>().0) {
-            *chunk = word.load(Relaxed).to_le_bytes();
-        }
-        name
+        load_bytes(&self.custodian)
+    }
+
+    /// See [`Ledger::set_custodian`].
+    pub fn secret(&self) -> Secret {
+        load_bytes(&self.secret)
     }
 
     /// Whether nobody in the run has printed this line yet; from now on somebody has.
@@ -554,36 +553,50 @@ pub struct Ledger {
     pub area_bytes: AtomicU64,
     /// The name under which its custodian takes userfaultfds (`sys::handover::Reception`).
     pub custodian: [AtomicU64; 5],
+    /// What he wants to hear from who asks him.
+    pub secret: [AtomicU64; SECRET_BYTES / 8],
     /// Whose turn it is, while the processes work by turns.
     pub turns: Turns,
     /// The processor that `pleat run` keeps busy.
     pub occupancy: Occupancy,
     /// Path of the directory or file of `--swap`, zero-terminated.
     pub swap_path: [AtomicU64; PATH_BYTES / 8],
-    /// The same for who does not see what that path names.
-    pub swap_directory: SwapDirectory,
+    /// What `pleat run` has open there.
+    pub swap_place: SwapPlace,
     /// The processes.
     pub processes: [Process; PROCESSES_MAX],
     /// What one of them references, for `pleat record --light`.
     pub references: ReferenceLog,
 }
 
-/// The directory of the swap file as `pleat run` has it open: behind a chroot, in a namespace of mounts, its path leads elsewhere.
+/// The directory or the file of `--swap` as `pleat run` has it open: in a namespace of mounts, and behind a chroot, its path may lead elsewhere.
 #[repr(C)]
 #[derive(Debug)]
-pub struct SwapDirectory {
-    /// What it is, for who has opened it by way of `pleat run`, whose process id may be another's by now.
+pub struct SwapPlace {
+    /// Its device.
     pub device: AtomicU64,
-    /// See `device`.
+    /// Its number there.
     pub inode: AtomicU64,
-    /// The descriptor in `pleat run`; 0: there is none.
-    pub descriptor: AtomicU32,
-    /// Where in the path the name of the file begins; 0: it is the directory's path.
-    pub name_at: AtomicU32,
+    /// Its descriptor in `pleat run`; 0: it has none.
+    pub descriptor: AtomicU64,
 }
 
 // SAFETY: atomic numbers all the way down, `repr(C)` without padding, valid when zero.
 unsafe impl sys::host::Shared for Ledger {}
+
+fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
+    for (word, chunk) in words.iter().zip(bytes.as_chunks::<8>().0) {
+        word.store(u64::from_le_bytes(*chunk), Relaxed);
+    }
+}
+
+fn load_bytes<const N: usize>(words: &[AtomicU64]) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (word, chunk) in words.iter().zip(bytes.as_chunks_mut::<8>().0) {
+        *chunk = word.load(Relaxed).to_le_bytes();
+    }
+    bytes
+}
 
 #[cfg(test)]
 mod tests {

@@ -111,6 +111,7 @@ pub(crate) mod number {
 /// System call numbers that rustix has no function for, or only one that would touch libc's thread data.
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod number {
+    pub(crate) const GETSOCKOPT: usize = 209;
     pub(crate) const GETRUSAGE: usize = 165;
     pub(crate) const BRK: usize = 214;
     pub(crate) const MINCORE: usize = 232;

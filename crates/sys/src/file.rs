@@ -5,6 +5,8 @@
 
 use core::ffi::CStr;
 
+use alloc::vec::Vec;
+
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 
@@ -52,6 +54,23 @@ impl File {
         let file = Self::from_fd(rustix::fs::openat(CWD, path, flags, private())?)?;
         rustix::fs::flock(&file.fd, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
+    }
+
+    /// A file for one user at a path: without a name in that directory; the file that is there; or one without a name beside it, if another
+    /// has locked it.
+    pub fn create_at(path: &CStr) -> Result<Self, Errno> {
+        let opened = match Self::create_unnamed(path) {
+            Err(Errno::NOTDIR) => Self::open(path),
+            other => return other,
+        };
+        let beside = |directory: &[u8]| {
+            let directory: Vec<u8> = directory.iter().copied().chain([0]).collect();
+            Self::create_unnamed(CStr::from_bytes_with_nul(&directory).map_err(|_| Errno::INVAL)?)
+        };
+        match (opened, path.to_bytes().iter().rposition(|byte| *byte == b'/')) {
+            (Err(Errno::WOULDBLOCK), Some(end)) => beside(&path.to_bytes()[..=end]),
+            (other, _) => other,
+        }
     }
 
     /// Takes an open descriptor; `ENODEV` if it is not that of a regular file.
@@ -226,6 +245,10 @@ mod tests {
         assert_eq!(File::open(&path).unwrap_err(), Errno::WOULDBLOCK);
         drop(file);
         assert!(File::open(&path).is_ok());
+        let links = |file: File| file.shape().unwrap().links;
+        let first = File::create_at(&path).unwrap();
+        assert_eq!(links(File::create_at(&path).unwrap()), 0, "beside it");
+        assert_eq!((links(first), links(File::create_at(&c(&directory.0)).unwrap())), (1, 0));
         assert_eq!(File::open(c"/dev/null").unwrap_err(), Errno::NODEV);
         assert_eq!(File::open(&c(&directory.0)).unwrap_err(), Errno::ISDIR);
         assert_eq!(File::create_unnamed(c"/no/such/directory").unwrap_err(), Errno::NOENT);

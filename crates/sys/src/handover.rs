@@ -15,6 +15,7 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use crate::arch::{self, number};
 use crate::{Errno, process};
 
 /// Descriptors that one handover can carry: the child's userfaultfd, and two for each ancestor with a swap file.
@@ -32,12 +33,56 @@ pub struct Reception {
     name: [u8; 40],
 }
 
+/// What those know who may ask: the name of a reception is there for all to read.
+pub type Secret = [u8; SECRET_BYTES];
+
+/// Of a [`Secret`].
+pub const SECRET_BYTES: usize = 16;
+
+/// None that a byte and the numbers of descriptors have, four bytes each.
+const QUESTION_BYTES: usize = 2 + SECRET_BYTES;
+
+/// What has come by a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// A byte, with descriptors.
+    Sent(u8),
+    /// A question, and what is to show that it may be asked.
+    Asked(u8, Secret),
+}
+
+/// Who has called, or is called, as this process sees him.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// His process id; 0 where he has none.
+    pub process: u32,
+    /// His user.
+    pub user: u32,
+    /// And that one's group.
+    pub group: u32,
+}
+
 /// One end of a conversation between two agents; ends when the other one's process does.
 #[derive(Debug)]
 pub struct Line(OwnedFd);
 
 fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// A secret of letters, which an environment variable can hold.
+pub fn new_secret() -> Result<Secret, Errno> {
+    let mut secret = [0; SECRET_BYTES];
+    fill_with_letters(&mut secret)?;
+    Ok(secret)
+}
+
+fn fill_with_letters(letters: &mut [u8]) -> Result<(), Errno> {
+    for (letter, random) in letters.iter_mut().zip(process::random_key()?.iter().cycle()) {
+        *letter = b'a' + random % 16;
+    }
+    Ok(())
 }
 
 fn listen(name: &[u8; 40]) -> Result<OwnedFd, Errno> {
@@ -51,9 +96,7 @@ impl Reception {
     /// Listens under a name that nobody can guess.
     pub fn open() -> Result<Self, Errno> {
         let mut name = *b"pleat/0000000000000000000000000000000000";
-        for (letter, random) in name[6..].iter_mut().zip(process::random_key()?.iter().cycle()) {
-            *letter = b'a' + random % 16;
-        }
+        fill_with_letters(&mut name[6..])?;
         Ok(Self { socket: listen(&name)?, name })
     }
 
@@ -89,11 +132,10 @@ impl Reception {
     /// knows: the program may have changed its user, which the agent's own threads have not.
     pub fn accept(&self, is_child: &dyn Fn(u32) -> bool) -> Option<Line> {
         let line = rustix::net::accept_with(&self.socket, FLAGS).ok()?;
-        let caller = rustix::net::sockopt::socket_peercred(&line).ok()?;
-        let is_let_in = caller.uid == rustix::process::geteuid()
-            || caller.uid.is_root()
-            || is_child(caller.pid.as_raw_nonzero().get() as u32);
-        is_let_in.then_some(Line(line))
+        let line = Line(line);
+        let caller = line.peer()?;
+        let is_let_in = line.is_of_our_user() || caller.user == 0 || is_child(caller.process);
+        is_let_in.then_some(line)
     }
 
     /// Whether somebody calls.
@@ -159,15 +201,22 @@ impl Line {
         Ok(())
     }
 
-    /// The process at the other end, by the number that it has for this one.
-    pub fn peer(&self) -> Option<u32> {
-        let peer = rustix::net::sockopt::socket_peercred(&self.0).ok()?;
-        Some(peer.pid.as_raw_nonzero().get() as u32)
+    /// Who is at the other end.
+    pub fn peer(&self) -> Option<Peer> {
+        const SOL_SOCKET: usize = 1;
+        const SO_PEERCRED: usize = 17;
+        // Not by rustix, for which a process id is never zero.
+        let (mut peer, mut bytes) = (Peer { process: 0, user: 0, group: 0 }, size_of::<Peer>() as u32);
+        let socket = self.number() as usize;
+        let arguments = [socket, SOL_SOCKET, SO_PEERCRED, &raw mut peer as usize, &raw mut bytes as usize, 0];
+        // SAFETY: writes as many bytes as there are.
+        crate::thread::errno(unsafe { arch::syscall(number::GETSOCKOPT, arguments) }).ok()?;
+        Some(peer)
     }
 
     /// Whether the other end is of the same user, in whatever namespace of users.
     pub fn is_of_our_user(&self) -> bool {
-        rustix::net::sockopt::socket_peercred(&self.0).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+        self.peer().is_some_and(|peer| peer.user == rustix::process::geteuid().as_raw())
     }
 
     /// Its number, to be passed on to a child's child.
@@ -208,6 +257,13 @@ impl Line {
         rustix::net::send(&self.0, &text, SendFlags::NOSIGNAL).map(|_| ())
     }
 
+    /// Asks who holds a secret, to show that this end has it, too.
+    pub fn ask(&self, question: u8, secret: &Secret) -> Result<(), Errno> {
+        let mut text = [question; QUESTION_BYTES];
+        text[1..=SECRET_BYTES].copy_from_slice(secret);
+        rustix::net::send(&self.0, &text, SendFlags::NOSIGNAL).map(|_| ())
+    }
+
     /// Receives what `tell` told, waiting at most `limit`.
     pub fn hear(&self, limit: Duration) -> Result<(u8, [u64; 3]), Errno> {
         if !self.is_readable(limit) {
@@ -227,6 +283,14 @@ impl Line {
 
     /// Receives what `send` sent, waiting at most `limit`. `adopt` gets each descriptor with the number that it had.
     pub fn receive(&self, limit: Duration, adopt: &mut dyn FnMut(OwnedFd, i32)) -> Result<u8, Errno> {
+        match self.receive_any(limit, adopt)? {
+            Received::Sent(byte) => Ok(byte),
+            Received::Asked(..) => Err(Errno::INVAL),
+        }
+    }
+
+    /// Receives what `send` sent or `ask` asked.
+    pub fn receive_any(&self, limit: Duration, adopt: &mut dyn FnMut(OwnedFd, i32)) -> Result<Received, Errno> {
         if !self.is_readable(limit) {
             return Err(Errno::TIMEDOUT);
         }
@@ -247,7 +311,11 @@ impl Line {
                 at += 4;
             }
         }
-        if at == received.bytes { Ok(text[0]) } else { Err(Errno::MFILE) }
+        match received.bytes {
+            QUESTION_BYTES => Ok(Received::Asked(text[0], *text[1..].first_chunk().expect("it is longer"))),
+            sent if sent == at => Ok(Received::Sent(text[0])),
+            _ => Err(Errno::MFILE),
+        }
     }
 
     /// Whether there is something to receive, or the other end is gone, within `limit`.
@@ -312,6 +380,9 @@ mod tests {
         assert!(crate::proc_files::resident_anonymous(&received[0].0).is_some());
         there.tell(9, [1, u64::MAX, 3]).unwrap();
         assert_eq!(here.hear(Duration::from_secs(5)), Ok((9, [1, u64::MAX, 3])));
+        let nothing = &mut |_, _| {};
+        there.ask(4, b"what two ends of").unwrap();
+        assert_eq!(here.receive_any(Duration::from_secs(5), nothing), Ok(Received::Asked(4, *b"what two ends of")));
         assert!(!here.is_dead());
         drop(there);
         assert!(here.is_dead());

@@ -6,8 +6,8 @@ use core::ffi::CStr;
 
 use page::{ByteCount, PAGE_BYTES, PageIndex};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::{AsRawFd as _, OwnedFd};
-use rustix::fs::{Access, FileType, Mode, OFlags, Timespec};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Access, FileType, Mode, OFlags, SealFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::CapabilitySet;
@@ -30,8 +30,11 @@ pub fn open_shared<T: Shared>(path: &CStr) -> Result<&'static T, Errno> {
     Ok(unsafe { &*mapping })
 }
 
-/// The same for a descriptor of the file.
+/// The same for a descriptor of the file. `PERM`: it is not sealed.
 pub fn adopt_shared<T: Shared>(file: &OwnedFd) -> Result<&'static T, Errno> {
+    if !rustix::fs::fcntl_get_seals(file)?.contains(SealFlags::SHRINK) {
+        return Err(Errno::PERM);
+    }
     let mapping = map_file(file)?;
     // SAFETY: as above.
     Ok(unsafe { &*mapping })
@@ -110,11 +113,6 @@ pub fn descriptor_path(pid: u32, descriptor: u32, out: &mut [u8; 32]) -> Option<
     let mut directory = [0; 32];
     let directory = crate::thread::decimal_path(b"/proc/", pid, b"/fd/\0", &mut directory)?;
     crate::thread::decimal_path(directory.to_bytes(), descriptor, b"\0", out)
-}
-
-/// Where /proc shows what this thread has open.
-pub fn own_descriptor_path<'a>(descriptor: &OwnedFd, out: &'a mut [u8; 32]) -> Option<&'a CStr> {
-    crate::thread::decimal_path(b"/proc/thread-self/fd/", descriptor.as_raw_fd() as u32, b"\0", out)
 }
 
 /// By how many clock ticks start times in /proc look later to this process than to one that has no namespace of times of its own
