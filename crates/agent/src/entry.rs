@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use pager::ledger::{Ledger, MAGIC, PROCESSES_MAX, Phase, Process};
 use sys::Errno;
 
-use crate::custody::Custodian;
+use crate::custodian::Custodian;
 
 /// The ledger of the run and our entry in it.
 #[derive(Clone, Copy)]

@@ -30,6 +30,7 @@ mod attend;
 #[cfg(not(test))]
 mod bytes;
 mod calls;
+mod custodian;
 mod custody;
 mod detours;
 mod entry;

@@ -13,7 +13,7 @@ use pager::ledger::Ledger;
 use sys::file::File;
 use sys::{Errno, thread};
 
-use crate::custody::Custodian;
+use crate::custodian::Custodian;
 use crate::entry::Membership;
 use crate::keeper::STUCK_NS;
 

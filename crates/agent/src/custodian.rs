@@ -1,0 +1,65 @@
+//! The custodian of a run, who is asked where neither /proc nor a path leads to `pleat run`: in sandboxes.
+
+use core::time::Duration;
+
+use pager::ledger::{Ledger, SWAP_FILE, WHICH_RUN, WHO_AM_I};
+use sys::file::File;
+use sys::handover::{Line, Secret};
+use sys::{Errno, thread};
+
+const PAUSE: Duration = Duration::from_millis(1);
+/// The longest wait for an answer of his, who may be stopped.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Calls the custodian of that name, for so long while he takes no more calls.
+pub(crate) fn call(name: &[u8; 40], limit: Duration) -> Option<Line> {
+    let line = (0..limit.as_millis() / PAUSE.as_millis()).find_map(|_| match Line::call_at_once(name) {
+        Err(Errno::AGAIN) => {
+            thread::sleep(PAUSE);
+            None
+        }
+        called => Some(called.ok()),
+    });
+    line.flatten()
+}
+
+/// Where a process asks that does not see `pleat run` in /proc.
+#[derive(Clone, Copy)]
+pub(crate) struct Custodian {
+    pub(crate) name: [u8; 40],
+    pub(crate) secret: Secret,
+}
+
+impl Custodian {
+    pub(crate) fn of(ledger: &Ledger) -> Self {
+        Self { name: ledger.custodian(), secret: ledger.secret() }
+    }
+
+    /// This process's id for `pleat run`.
+    pub(crate) fn who_am_i(&self) -> Option<u32> {
+        let (_, [pid, ..]) = self.ask(WHO_AM_I)?.hear(ANSWER_MAX).ok()?;
+        pid.try_into().ok()
+    }
+
+    /// The run's ledger.
+    pub(crate) fn which_run(&self) -> Option<&'static Ledger> {
+        let mut ledger = None;
+        let adopt = &mut |file, _| ledger = sys::process::adopt_shared(&file).ok();
+        self.ask(WHICH_RUN)?.receive(ANSWER_MAX, adopt).ok()?;
+        ledger
+    }
+
+    /// A swap file for this process.
+    pub(crate) fn swap_file(&self) -> Option<File> {
+        let mut opened = None;
+        self.ask(SWAP_FILE)?.receive(ANSWER_MAX, &mut |file, _| opened = File::from_fd(file).ok()).ok()?;
+        opened
+    }
+
+    /// `None`: he cannot be reached, or whoever has his name now is somebody else's.
+    fn ask(&self, question: u8) -> Option<Line> {
+        let line = call(&self.name, ANSWER_MAX).filter(Line::is_of_our_user)?;
+        line.ask(question, &self.secret).ok()?;
+        Some(line)
+    }
+}
