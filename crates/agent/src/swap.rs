@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
 use pager::ledger::Ledger;
-use sys::file::File;
+use sys::file::{File, Identity};
 use sys::{Errno, thread};
 
 use crate::custodian::Custodian;
@@ -25,24 +25,20 @@ pub(crate) fn open_file(membership: &Membership) -> Result<Option<SwapFile>, Err
     }
     let path = path(membership);
     let path = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
-    let file = find_place(membership.ledger, path).map_or_else(|| File::create_unnamed(path), Ok)?;
-    Ok(Some(SwapFile::adopt(file, bytes_max)))
+    let place = &membership.ledger.swap_place;
+    let identity = (place.device.load(Ordering::Relaxed), place.inode.load(Ordering::Relaxed));
+    let file = find_place(membership.ledger, path, identity).map_or_else(|| File::create_unnamed_near(path), Ok)?;
+    let is_set_aside = file.is(identity);
+    Ok(Some(if is_set_aside { SwapFile::set_aside(file, bytes_max) } else { SwapFile::from_file(file, bytes_max) }))
 }
 
 /// A file where `pleat run` sees the place of `--swap`. In a namespace of mounts, and behind a chroot, the path leads elsewhere, or to where nothing
-/// may be written: then it is looked for in /proc, and asked for. A file that the user has there is another one.
-fn find_place(ledger: &Ledger, path: &CStr) -> Option<File> {
-    let place = &ledger.swap_place;
-    let expected = (place.device.load(Ordering::Relaxed), place.inode.load(Ordering::Relaxed));
-    let open = |path: &CStr| {
-        if sys::file::identity(path) != Some(expected) {
-            return None;
-        }
-        File::create_at(path).ok()
-    };
-    let (runner, number) = (ledger.runner_pid.load(Ordering::Relaxed), place.descriptor.load(Ordering::Relaxed));
-    let in_proc = || open(sys::process::descriptor_path(runner, number as u32, &mut [0; _])?);
-    open(path).or_else(in_proc).or_else(|| Custodian::of(ledger).swap_file())
+/// may be written: then it is looked for in /proc, and asked for.
+fn find_place(ledger: &Ledger, path: &CStr, identity: Identity) -> Option<File> {
+    let runner = ledger.runner_pid.load(Ordering::Relaxed);
+    let descriptor = ledger.swap_place.descriptor.load(Ordering::Relaxed) as u32;
+    let in_proc = || File::create_at(sys::process::descriptor_path(runner, descriptor, &mut [0; _])?, identity);
+    File::create_at(path, identity).or_else(in_proc).or_else(|| Custodian::of(ledger).swap_file())
 }
 
 /// The path and a zero byte. No `CString`: making one can unwind as alloc is built, and there is nobody here who could.

@@ -32,10 +32,9 @@ impl SwapFile {
         Ok(Self::on(File::open(path)?, bytes_max, false))
     }
 
-    /// A file that has been opened for this process: one with a name is the user's, whose blocks stay.
-    pub fn adopt(file: File, bytes_max: u64) -> Self {
-        let is_nameless = file.shape().is_ok_and(|shape| shape.links == 0);
-        Self::on(file, bytes_max, is_nameless)
+    /// An open file that the user has set aside, as for [`SwapFile::open`].
+    pub fn set_aside(file: File, bytes_max: u64) -> Self {
+        Self::on(file, bytes_max, false)
     }
 
     /// An open file; [`File::from_fd`] makes one of a descriptor.

@@ -22,7 +22,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use page::{PageCount, PageIndex};
 use pager::ledger::{Ledger, SWAP_FILE, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
-use sys::file::File;
+use sys::file::{File, Identity};
 use sys::handover::{DESCRIPTORS_MAX, Line, Received, Reception, Secret, new_secret};
 use sys::host::SharedFile;
 use sys::kernel::PageRange;
@@ -69,15 +69,25 @@ struct Run {
     ledger: &'static Ledger,
     /// The ledger's descriptor.
     number: i32,
-    /// Of `--swap`.
-    swap: Option<CString>,
+    secret: Secret,
+    /// The path of `--swap`, and what was there when the run began.
+    swap: Option<(CString, Identity)>,
 }
 
 impl Run {
     /// Not by the ledger, which each process of the run may write to.
-    fn of(file: &SharedFile<Ledger>, swap: Option<&Swap>) -> Self {
-        let swap = swap.and_then(|swap| CString::new(swap.place().ok()?.0.as_os_str().as_bytes()).ok());
-        Self { ledger: file.content(), number: file.descriptor(), swap }
+    fn of(file: &SharedFile<Ledger>, secret: Secret, swap: Option<&Swap>) -> Self {
+        let swap = swap.and_then(|swap| {
+            let path = CString::new(swap.place().ok()?.0.as_os_str().as_bytes()).ok()?;
+            let identity = sys::file::identity(&path)?;
+            Some((path, identity))
+        });
+        Self { ledger: file.content(), number: file.descriptor(), secret, swap }
+    }
+
+    fn swap_file(&self) -> Option<File> {
+        let (path, identity) = self.swap.as_ref()?;
+        File::create_at(path, *identity).or_else(|| File::create_unnamed_near(path).ok())
     }
 }
 
@@ -104,9 +114,9 @@ pub(crate) struct Custody {
 impl Custody {
     /// Before the program starts: its agents find the name in the ledger.
     pub(crate) fn begin(file: &SharedFile<Ledger>, swap: Option<&Swap>) -> Result<Self> {
-        let run = Run::of(file, swap);
-        let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
         let secret = new_secret().map_err(|errno| anyhow!("no random numbers: {errno:?}"))?;
+        let run = Run::of(file, secret, swap);
+        let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
         run.ledger.set_custodian(&reception.name(), &secret);
         let (stopped, stop) = std::io::pipe()?;
         let mut custodian = Custodian { run: Some(run), ..Custodian::new(reception, Vec::new()) };
@@ -355,11 +365,11 @@ fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Run>) -> Resu
         return line.tell(WHO_AM_I, [peer.process.into(), 0, 0]);
     }
     // Who may write to the ledger can have processes ended. One that has become another user's is let in to be looked after, no more.
-    let run = run.filter(|run| *secret == run.ledger.secret() && line.is_of_our_user()).ok_or(Errno::ACCESS)?;
-    match (question, &run.swap) {
-        (WHICH_RUN, _) => line.send(WHICH_RUN, &[run.number]),
-        // Not the directory: that leads out of a sandbox.
-        (SWAP_FILE, Some(path)) => line.send(SWAP_FILE, &[File::create_at(path)?.number()]),
+    let run = run.filter(|run| *secret == run.secret && line.is_of_our_user()).ok_or(Errno::ACCESS)?;
+    match question {
+        WHICH_RUN => line.send(WHICH_RUN, &[run.number]),
+        // Not its directory: that leads out of a sandbox.
+        SWAP_FILE => line.send(SWAP_FILE, &[run.swap_file().ok_or(Errno::NOENT)?.number()]),
         _ => Err(Errno::INVAL),
     }
 }
@@ -432,10 +442,9 @@ mod tests {
     fn who_does_not_see_us_in_proc_asks() {
         let file = SharedFile::<Ledger>::create(c"test").unwrap();
         let secret = *b"is in a variable";
-        file.content().set_custodian(&[0; 40], &secret);
         let swap = Swap { path: std::env::temp_dir(), bytes_max: page::ByteCount(1 << 20) };
         let own = Some(u64::from(std::process::id()));
-        let run = || Some(Run::of(&file, Some(&swap)));
+        let run = || Some(Run::of(&file, secret, Some(&swap)));
         let (custodian, pid, number, links) = asked(run(), &secret);
         assert_eq!((pid, number, links), (own, Some(file.descriptor()), Some(0)));
         assert_eq!(shape(&custodian), [], "nobody is looked after");
@@ -450,7 +459,7 @@ mod tests {
     #[test]
     fn memory_is_looked_at_when_its_agent_has_ended() {
         let Some(own) = memories(1) else { return };
-        let run = Run::of(&SharedFile::<Ledger>::create(c"test").unwrap(), None);
+        let run = Run::of(&SharedFile::<Ledger>::create(c"test").unwrap(), [0; _], None);
         let ledger = run.ledger;
         let mut custodian = Custodian { run: Some(run), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
         let line = Line::call_at_once(&custodian.reception.name()).unwrap();

@@ -5,8 +5,6 @@
 
 use core::ffi::CStr;
 
-use alloc::vec::Vec;
-
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 
@@ -23,9 +21,21 @@ pub struct File {
     fd: OwnedFd,
 }
 
-/// Device and number of what a path leads to.
-pub fn identity(path: &CStr) -> Option<(u64, u64)> {
+/// Device and number there.
+pub type Identity = (u64, u64);
+
+/// Of what a path leads to.
+pub fn identity(path: &CStr) -> Option<Identity> {
     rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+/// Without a name in the directory that a path has before its last name.
+fn create_unnamed_beside(path: &CStr) -> Result<File, Errno> {
+    let bytes = path.to_bytes();
+    let end = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    // No `CString`: making one can unwind as alloc is built, and an agent has nobody who could.
+    let directory = [&bytes[..end], b"\0"].concat();
+    File::create_unnamed(CStr::from_bytes_with_nul(&directory).map_err(|_| Errno::INVAL)?)
 }
 
 impl File {
@@ -56,21 +66,33 @@ impl File {
         Ok(file)
     }
 
-    /// A file for one user at a path: without a name in that directory; the file that is there; or one without a name beside it, if another
-    /// has locked it.
-    pub fn create_at(path: &CStr) -> Result<Self, Errno> {
+    /// A file for one user at a path, if that leads to this directory or file: without a name in the directory; the file itself; or one without
+    /// a name beside it, if another has locked it.
+    pub fn create_at(path: &CStr, place: Identity) -> Option<Self> {
+        if identity(path) != Some(place) {
+            return None;
+        }
         let opened = match Self::create_unnamed(path) {
             Err(Errno::NOTDIR) => Self::open(path),
-            other => return other,
+            other => return other.ok(),
         };
-        let beside = |directory: &[u8]| {
-            let directory: Vec<u8> = directory.iter().copied().chain([0]).collect();
-            Self::create_unnamed(CStr::from_bytes_with_nul(&directory).map_err(|_| Errno::INVAL)?)
-        };
-        match (opened, path.to_bytes().iter().rposition(|byte| *byte == b'/')) {
-            (Err(Errno::WOULDBLOCK), Some(end)) => beside(&path.to_bytes()[..=end]),
-            (other, _) => other,
+        match opened {
+            Err(Errno::WOULDBLOCK) => create_unnamed_beside(path).ok(),
+            other => other.ok(),
         }
+    }
+
+    /// One without a name in that directory; beside what is there, if that is none, or if there is nothing.
+    pub fn create_unnamed_near(path: &CStr) -> Result<Self, Errno> {
+        match Self::create_unnamed(path) {
+            Err(Errno::NOENT | Errno::NOTDIR) => create_unnamed_beside(path),
+            other => other,
+        }
+    }
+
+    /// Whether it is that file.
+    pub fn is(&self, file: Identity) -> bool {
+        rustix::fs::fstat(&self.fd).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == file)
     }
 
     /// Takes an open descriptor; `ENODEV` if it is not that of a regular file.
@@ -245,10 +267,15 @@ mod tests {
         assert_eq!(File::open(&path).unwrap_err(), Errno::WOULDBLOCK);
         drop(file);
         assert!(File::open(&path).is_ok());
-        let links = |file: File| file.shape().unwrap().links;
-        let first = File::create_at(&path).unwrap();
-        assert_eq!(links(File::create_at(&path).unwrap()), 0, "beside it");
-        assert_eq!((links(first), links(File::create_at(&c(&directory.0)).unwrap())), (1, 0));
+        let place = identity(&path).unwrap();
+        let first = File::create_at(&path, place).unwrap();
+        let second = File::create_at(&path, place).unwrap();
+        assert_eq!((first.is(place), second.is(place), second.shape().unwrap().links), (true, false, 0));
+        let whole = c(&directory.0);
+        assert_eq!(File::create_at(&whole, identity(&whole).unwrap()).unwrap().shape().unwrap().links, 0);
+        assert!(File::create_at(&path, identity(&whole).unwrap()).is_none(), "it is another one");
+        assert!(File::create_unnamed_near(&path).is_ok_and(|file| !file.is(place)));
+        assert!(File::create_unnamed_near(&c(&directory.0.join("nothing"))).is_ok());
         assert_eq!(File::open(c"/dev/null").unwrap_err(), Errno::NODEV);
         assert_eq!(File::open(&c(&directory.0)).unwrap_err(), Errno::ISDIR);
         assert_eq!(File::create_unnamed(c"/no/such/directory").unwrap_err(), Errno::NOENT);

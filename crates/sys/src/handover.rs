@@ -134,7 +134,7 @@ impl Reception {
         let line = rustix::net::accept_with(&self.socket, FLAGS).ok()?;
         let line = Line(line);
         let caller = line.peer()?;
-        let is_let_in = line.is_of_our_user() || caller.user == 0 || is_child(caller.process);
+        let is_let_in = line.is_of_our_user() || caller.user == 0 || caller.process != 0 && is_child(caller.process);
         is_let_in.then_some(line)
     }
 
