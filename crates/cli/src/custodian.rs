@@ -5,6 +5,8 @@
 //! pages read as zeros. The custodian's duplicates keep that from happening: who misses a page then waits, and gets SIGBUS from
 //! him, or EFAULT in a system call. He is a thread of `pleat run`; where somebody lives on behind that, a process of his own
 //! (`pleat custodian`).
+//!
+//! And who is in a sandbox, and sees no `pleat run` in /proc, asks him: which run it is of, what it is to it, for a swap file.
 
 use std::ffi::CString;
 use std::io::{PipeReader, PipeWriter};
