@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering;
 
-use sys::{confine, room, thread, thread_end};
+use sys::{confine, room, thread_end};
 
 use crate::calls::{self, to_libc};
 use crate::host::agent;
@@ -63,7 +63,7 @@ impl Agent {
     /// For good, whether the kernel takes the filter or not. Release: on other threads, too, before they have it. The child of vfork, which
     /// has our memory, confines itself alone. Once only: the first filter may forbid what this needs.
     fn is_to_be_confined(&self) {
-        if self.may_be_confined() || self.process.load(Ordering::Relaxed) != thread::process_id() {
+        if self.may_be_confined() || !self.is_own_process() {
             return;
         }
         // SAFETY: takes nothing.

@@ -79,8 +79,7 @@ impl HeldUp {
 /// The gate, where children that are being forked depend on this process: not behind vfork, where it is the parent's.
 pub(crate) fn own_gate() -> Option<&'static Gate> {
     let agent = agent().filter(|agent| agent.keeper().is_some())?;
-    let is_own = agent.process.load(Ordering::Relaxed) == thread::process_id();
-    is_own.then_some(&agent.gate)
+    agent.is_own_process().then_some(&agent.gate)
 }
 
 /// How far a forked child's agent is.

@@ -6,7 +6,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use backing::{BackingError, BackingStore, SegmentLog, SwapFile};
 use pager::ledger::Ledger;
@@ -23,8 +22,8 @@ pub(crate) fn open_file(membership: &Membership) -> Result<Option<SwapFile>, Err
     if bytes_max == 0 {
         return Ok(None);
     }
-    let path = path(membership);
-    let path = CStr::from_bytes_with_nul(&path).expect("cut behind the first zero byte");
+    let path = membership.ledger.swap_path();
+    let path = CStr::from_bytes_until_nul(&path).expect("it has zeros behind it");
     let place = &membership.ledger.swap_place;
     let identity = (place.device.load(Ordering::Relaxed), place.inode.load(Ordering::Relaxed));
     let file = find_place(membership.ledger, path, identity).map_or_else(|| File::create_unnamed_near(path), Ok)?;
@@ -39,12 +38,6 @@ fn find_place(ledger: &Ledger, path: &CStr, identity: Identity) -> Option<File> 
     let descriptor = ledger.swap_place.descriptor.load(Ordering::Relaxed) as u32;
     let in_proc = || File::create_at(sys::process::descriptor_path(runner, descriptor, &mut [0; _])?, identity);
     File::create_at(path, identity).or_else(in_proc).or_else(|| Custodian::of(ledger).swap_file())
-}
-
-/// The path and a zero byte. No `CString`: making one can unwind as alloc is built, and there is nobody here who could.
-fn path(membership: &Membership) -> Vec<u8> {
-    let words = membership.ledger.swap_path.iter().map(|word| word.load(Ordering::Relaxed).to_le_bytes());
-    words.flatten().take_while(|byte| *byte != 0).chain([0]).collect()
 }
 
 /// The log in a swap file.

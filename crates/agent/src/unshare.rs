@@ -124,8 +124,7 @@ impl Agent {
         let membership = self.membership();
         let watcher = membership.entry.watcher.load(Ordering::Relaxed) as u32;
         // A child of vfork has no watcher, and must leave its parent's alone.
-        let is_ours =
-            self.process.load(Ordering::Relaxed) == thread::process_id() && !self.is_nameless.load(Ordering::Relaxed);
+        let is_ours = self.is_own_process() && !self.is_nameless.load(Ordering::Relaxed);
         if !is_ours || watcher == 0 || !self.leave.change(STAYS, IS_TO_GO) {
             return false;
         }

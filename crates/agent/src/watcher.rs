@@ -56,7 +56,7 @@ pub(crate) struct Agent {
     /// Set once memory is managed.
     pub(crate) keeper: AtomicPtr<Keeper>,
     pub(crate) leave: Leave,
-    /// This process: what vfork and raw system calls make has our memory, or a copy of it, and another id.
+    /// See [`Agent::is_own_process`].
     pub(crate) process: AtomicU32,
     /// Closed while the program forks, and while the watcher becomes a keeper.
     pub(crate) gate: Gate,
@@ -113,6 +113,12 @@ impl Agent {
     }
 
     /// What is managed, once it is.
+    /// Whether this is the process that it was made in, or forked into: what vfork and raw system calls make has our memory, or a copy of it, and
+    /// another id.
+    pub(crate) fn is_own_process(&self) -> bool {
+        self.process.load(Ordering::Relaxed) == sys::thread::process_id()
+    }
+
     pub(crate) fn keeper(&self) -> Option<&'static Keeper> {
         // SAFETY: null, or a leaked keeper.
         unsafe { self.keeper.load(Ordering::Acquire).as_ref() }

@@ -8,10 +8,8 @@
 //!
 //! And who is in a sandbox, and sees no `pleat run` in /proc, asks him: which run it is of, what it is to it, for a swap file.
 
-use std::ffi::CString;
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -24,7 +22,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use page::{PageCount, PageIndex};
 use pager::ledger::{Ledger, SWAP_FILE, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
-use sys::file::{File, Identity};
+use sys::file::File;
 use sys::handover::{DESCRIPTORS_MAX, Line, Received, Reception, Secret, new_secret};
 use sys::host::SharedFile;
 use sys::kernel::PageRange;
@@ -32,7 +30,7 @@ use sys::uffd::{Uffd, Unserved};
 
 use crate::failure::say;
 use crate::proc;
-use crate::swap::Swap;
+use crate::swap::Place;
 
 /// Between two looks whether memory without an agent is still somebody's.
 const LOOK: Duration = Duration::from_millis(20);
@@ -61,8 +59,15 @@ struct Ward {
     memories: Vec<Uffd>,
     /// Somebody has been told why he is ended.
     told: bool,
-    /// It is no agent with memory: it has called to ask something.
-    has_asked: bool,
+}
+
+/// What a look at a ward came to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Heard {
+    Nothing,
+    Something,
+    /// Its agent has ended.
+    End,
 }
 
 /// What there is while there is `pleat run`.
@@ -72,23 +77,17 @@ struct Run {
     /// The ledger's descriptor.
     number: i32,
     secret: Secret,
-    /// The path of `--swap`, and what was there when the run began.
-    swap: Option<(CString, Identity)>,
+    swap: Option<Place>,
 }
 
 impl Run {
-    /// Not by the ledger, which each process of the run may write to.
-    fn of(file: &SharedFile<Ledger>, secret: Secret, swap: Option<&Swap>) -> Self {
-        let swap = swap.and_then(|swap| {
-            let path = CString::new(swap.place().ok()?.0.as_os_str().as_bytes()).ok()?;
-            let identity = sys::file::identity(&path)?;
-            Some((path, identity))
-        });
+    /// Secret and place not by the ledger, which each process of the run may write to.
+    fn of(file: &SharedFile<Ledger>, secret: Secret, swap: Option<Place>) -> Self {
         Self { ledger: file.content(), number: file.descriptor(), secret, swap }
     }
 
     fn swap_file(&self) -> Option<File> {
-        let (path, identity) = self.swap.as_ref()?;
+        let Place { path, identity, .. } = self.swap.as_ref()?;
         File::create_at(path, *identity).or_else(|| File::create_unnamed_near(path).ok())
     }
 }
@@ -115,7 +114,7 @@ pub(crate) struct Custody {
 
 impl Custody {
     /// Before the program starts: its agents find the name in the ledger.
-    pub(crate) fn begin(file: &SharedFile<Ledger>, swap: Option<&Swap>) -> Result<Self> {
+    pub(crate) fn begin(file: &SharedFile<Ledger>, swap: Option<Place>) -> Result<Self> {
         let secret = new_secret().map_err(|errno| anyhow!("no random numbers: {errno:?}"))?;
         let run = Run::of(file, secret, swap);
         let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
@@ -198,7 +197,7 @@ impl Custodian {
             let Some(line) = self.reception.accept(&is_of_the_run) else { break };
             has_called = true;
             if self.wards.iter().map(Ward::held).sum::<usize>() < self.held_max {
-                self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false, has_asked: false });
+                self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false });
             } else if !self.has_told {
                 self.has_told = true;
                 say(format_args!(
@@ -213,19 +212,14 @@ impl Custodian {
 
     /// Looks at all; those that nobody is left of are let go. Says whether there was anything.
     fn look(&mut self) -> bool {
-        let (mut has_heard, mut has_ended) = (false, false);
-        for ward in &mut self.wards {
-            let was_there = ward.line.is_some();
-            has_heard |= ward.look(self.run.as_ref());
-            has_ended |= was_there && ward.line.is_none() && !ward.has_asked;
-        }
-        if has_ended {
+        let heard = self.wards.iter_mut().fold(Heard::Nothing, |heard, ward| ward.look(self.run.as_ref()).max(heard));
+        if heard == Heard::End {
             // What the ended have held, or shared with others, is to count for them no longer.
             self.run.iter().for_each(|run| run.ledger.ask_for_look());
         }
         let before = self.wards.len();
         self.wards.retain(|ward| ward.line.is_some() || !ward.memories.is_empty());
-        has_heard || self.wards.len() < before || self.wards.iter().any(|ward| ward.line.is_none())
+        heard > Heard::Nothing || self.wards.len() < before || self.wards.iter().any(|ward| ward.line.is_none())
     }
 
     /// Starts a process that goes on for us, beside the terminal's jobs, holding nothing of ours.
@@ -266,12 +260,7 @@ impl Custodian {
                 }
                 Ok(byte) => {
                     let line = if byte == WARD { received.next().map(Line::adopt) } else { None };
-                    wards.push(Ward {
-                        line,
-                        memories: received.map(Uffd::adopt).collect(),
-                        told: true,
-                        has_asked: false,
-                    });
+                    wards.push(Ward { line, memories: received.map(Uffd::adopt).collect(), told: true });
                 }
                 Err(Errno::PIPE) => break,
                 Err(errno) => return Err(error(errno)),
@@ -298,31 +287,31 @@ impl Ward {
         1 + self.memories.len()
     }
 
-    /// Says whether there was anything to hear.
-    fn look(&mut self, run: Option<&Run>) -> bool {
-        let mut has_heard = false;
+    fn look(&mut self, run: Option<&Run>) -> Heard {
+        let mut heard = Heard::Nothing;
         while let Some(line) = self.line.as_ref().filter(|line| line.is_readable(Duration::ZERO)) {
             // Children that nobody follows come and go while their parent lives. Asking takes nothing from its agent.
             self.memories.retain(|memory| !memory.is_orphaned(PROBE));
             let memories = &mut self.memories;
             match line.receive_any(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
-                Ok(Received::Sent(_)) => {}
-                Ok(Received::Asked(question, secret)) => {
-                    // Once: an answer that nobody takes would be waited for.
+                // Once: an answer that nobody takes would be waited for. An agent has a line of its own for that.
+                Ok(Received::Asked(question, secret)) if self.memories.is_empty() => {
                     let _ = answer(line, question, &secret, run);
-                    (self.line, self.has_asked) = (None, true);
+                    self.line = None;
+                    return Heard::Something;
                 }
+                Ok(_) => heard = heard.max(Heard::Something),
                 Err(Errno::PIPE | Errno::CONNRESET) => {
                     // Its agent has ended, perhaps with faults in its hands.
                     self.line = None;
                     self.memories.iter().for_each(Uffd::wake_all);
+                    heard = Heard::End;
                 }
                 // Descriptors that do not arrive are lost; as long as the agent lives the memory is its own.
                 Err(_) => break,
             }
-            has_heard = true;
         }
-        has_heard | (self.line.is_none() && self.look_at_memories())
+        if self.line.is_none() && self.look_at_memories() { heard.max(Heard::Something) } else { heard }
     }
 
     /// The agent has ended.
@@ -411,7 +400,7 @@ mod tests {
         let (Some(many), Some(few), Some(own)) = (memories(MANY), memories(2), memories(1)) else { return };
         let agents: Vec<_> = (0..2).map(|_| lines()).collect();
         let [first, second] = [0, 1].map(|at| Line::by_number(agents[at].0.number()).ok());
-        let ward = |line, memories| Ward { line, memories, told: false, has_asked: false };
+        let ward = |line, memories| Ward { line, memories, told: false };
         let wards = vec![ward(first, many), ward(None, few), ward(second, own)];
         let custodian = Custodian::new(Reception::open().unwrap(), wards);
         let (ours, theirs) = lines();
@@ -444,9 +433,8 @@ mod tests {
     fn who_does_not_see_us_in_proc_asks() {
         let file = SharedFile::<Ledger>::create(c"test").unwrap();
         let secret = *b"is in a variable";
-        let swap = Swap { path: std::env::temp_dir(), bytes_max: page::ByteCount(1 << 20) };
         let own = Some(u64::from(std::process::id()));
-        let run = || Some(Run::of(&file, secret, Some(&swap)));
+        let run = || Some(Run::of(&file, secret, Some(Place::of(&std::env::temp_dir()).unwrap())));
         let (custodian, pid, number, links) = asked(run(), &secret);
         assert_eq!((pid, number, links), (own, Some(file.descriptor()), Some(0)));
         assert_eq!(shape(&custodian), [], "nobody is looked after");
@@ -455,6 +443,40 @@ mod tests {
         assert_eq!((pid, number, links), (own, None, None), "the name alone is there for all to read");
         let (_, pid, number, links) = asked(None, &secret);
         assert_eq!((pid, number, links), (own, None, None), "the run is over");
+    }
+
+    /// Two processes that write to one file would read each other's pages, and a file that is none of the run's is the user's.
+    #[test]
+    fn a_file_that_was_set_aside_goes_to_one() {
+        let path = std::env::temp_dir().join(format!("pleat-custodian-{}", std::process::id()));
+        std::fs::write(&path, "").unwrap();
+        let place = Place::of(&path).unwrap();
+        let identity = place.identity;
+        let run = Run::of(&SharedFile::<Ledger>::create(c"test").unwrap(), [0; _], Some(place));
+        let files = [(); 2].map(|()| run.swap_file().unwrap());
+        assert_eq!(files.each_ref().map(|file| file.is(identity)), [true, false]);
+        assert_eq!(files[1].shape().unwrap().links, 0);
+        drop(files);
+        let other = path.with_extension("other");
+        std::fs::write(&other, "the user's").unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        let links = run.swap_file().unwrap().shape().unwrap().links;
+        let left = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((links, left.as_str()), (0, "the user's"));
+    }
+
+    /// An agent's line stays, whatever comes by it: without it its memory would be looked at.
+    #[test]
+    fn an_agent_that_asks_keeps_its_line() {
+        let Some(own) = memories(1) else { return };
+        let mut custodian = Custodian::new(Reception::open().unwrap(), Vec::new());
+        let line = Line::call_at_once(&custodian.reception.name()).unwrap();
+        line.send(b'w', &[own[0].number()]).unwrap();
+        line.ask(WHO_AM_I, &[0; _]).unwrap();
+        custodian.admit();
+        custodian.look();
+        assert_eq!(shape(&custodian), [(true, 1)]);
     }
 
     /// What it reads of memory that an agent serves, the agent would wait for.

@@ -1,12 +1,10 @@
 //! `pleat run`: checks everything that can be checked, starts the program with the agent, and ends as it ends.
 
 use std::io::Write as _;
-use std::os::fd::IntoRawFd as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Instant;
 
@@ -28,7 +26,7 @@ use crate::signals::Signals;
 use crate::stats::{Run, StatsFile};
 use crate::strays::Strays;
 use crate::supervise::{End, Supervisor};
-use crate::swap::{self, Swap};
+use crate::swap::{self, Place, Swap};
 use crate::table::Table;
 use crate::tight::Tight;
 use crate::tracers::Tracers;
@@ -64,13 +62,15 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
         swap_max: swap.as_ref().map_or(ByteCount::ZERO, |swap| swap.bytes_max),
     };
     let stats = args.stats.as_deref().map(|path| StatsFile::create(path, run.clone())).transpose()?;
-    let file = create_ledger(&run, swap.as_ref(), args)?;
+    let place =
+        swap.as_ref().map(|swap| Place::of(&swap.path).with_context(|| swap.path.display().to_string())).transpose()?;
+    let file = create_ledger(&run, place.as_ref(), args)?;
     // Before the program starts: a signal that comes now is handed on as soon as there is somebody to hand it to.
     let signals = Signals::catch().context("cannot catch signals")?;
     let started = Instant::now();
     let ledger = file.content();
     let end_watch = watch(ledger)?;
-    let custody = Custody::begin(&file, swap.as_ref())?;
+    let custody = Custody::begin(&file, place)?;
     let child = spawn(args, &path, &agent, &file)?;
     // For the program's limit it is too late, and ours may be what it likes: the custodian holds two descriptors for each process.
     raise_descriptor_limit();
@@ -101,7 +101,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     Ok(leave(end))
 }
 
-fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<SharedFile<Ledger>> {
+fn create_ledger(run: &Run, place: Option<&Place>, args: &RunArgs) -> Result<SharedFile<Ledger>> {
     let file = SharedFile::<Ledger>::create(c"pleat-ledger")
         .map_err(|errno| anyhow!("no shared memory: {}", userfaultfd::words(errno)))?;
     let ledger = file.content();
@@ -123,30 +123,17 @@ fn create_ledger(run: &Run, swap: Option<&Swap>, args: &RunArgs) -> Result<Share
     ledger.id_namespace.store(sys::process::id_namespace().unwrap_or(0), Relaxed);
     ledger.runner_start_ticks.store(sys::process::start_ticks().unwrap_or(0), Relaxed);
     ledger.runner_ticks_ahead.store(sys::process::start_ticks_ahead().unwrap_or(0).cast_unsigned(), Relaxed);
-    if let Some(swap) = swap {
-        ledger.swap_bytes_max.store(swap.bytes_max.0, Relaxed);
-        let (path, place) = swap.place().with_context(|| swap.path.display().to_string())?;
-        store_path(&ledger.swap_path, path);
-        let metadata = place.metadata()?;
-        ledger.swap_place.device.store(metadata.dev(), Relaxed);
-        ledger.swap_place.inode.store(metadata.ino(), Relaxed);
-        // Open for as long as `pleat run` lives.
-        ledger.swap_place.descriptor.store(place.into_raw_fd() as u64, Relaxed);
+    if let Some(place) = place {
+        let (device, inode) = place.identity;
+        ledger.swap_bytes_max.store(run.swap_max.0, Relaxed);
+        ledger.set_swap_path(place.path.as_bytes());
+        ledger.swap_place.device.store(device, Relaxed);
+        ledger.swap_place.inode.store(inode, Relaxed);
+        ledger.swap_place.descriptor.store(place.file.as_raw_fd() as u64, Relaxed);
     }
     // Release: an agent that finds the magic number finds the rest.
     ledger.magic.store(MAGIC, Release);
     Ok(file)
-}
-
-/// Stores a path that is shorter than the words; the zero behind it is there already.
-fn store_path(words: &[AtomicU64], path: &Path) {
-    let bytes = path.as_os_str().as_encoded_bytes();
-    assert!(bytes.len() < size_of_val(words)); // `swap::choose` has turned longer ones away.
-    for (word, chunk) in words.iter().zip(bytes.chunks(8)) {
-        let mut padded = [0; 8];
-        padded[..chunk.len()].copy_from_slice(chunk);
-        word.store(u64::from_le_bytes(padded), Relaxed);
-    }
 }
 
 /// What leads an agent to the ledger; see [`LEDGER_VARIABLE`].

@@ -1,8 +1,9 @@
 //! Where pages go that do not fit into the budget.
 
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,6 +13,7 @@ use nix::sys::statfs::{self, FsType};
 use nix::sys::statvfs::statvfs;
 use page::ByteCount;
 use pager::ledger::PATH_BYTES;
+use sys::file::Identity;
 
 /// The swap file may take this many budgets if nothing else is said.
 const BUDGETS: u64 = 4;
@@ -25,12 +27,6 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
-    /// The directory or file, or the directory of one that is to be made; and where it is, open for nothing but to be found again.
-    pub(crate) fn place(&self) -> io::Result<(&Path, File)> {
-        let path = existing(&self.path).ok_or(io::ErrorKind::NotFound)?;
-        Ok((path, OpenOptions::new().read(true).custom_flags(OFlag::O_PATH.bits()).open(path)?))
-    }
-
     /// What to say before the first page goes there, if that page would stay in memory.
     pub(crate) fn warning(&self) -> Option<String> {
         is_in_ram(&self.path).then(|| {
@@ -39,6 +35,27 @@ impl Swap {
                 "the swap file at {path} stays in RAM, outside the budget: give --swap a directory on a disk, or none"
             )
         })
+    }
+}
+
+/// Where the swap file is to be, found again by its number: in a namespace of mounts, and behind a chroot, its path may lead elsewhere.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Of the directory or the file, or of the directory of one that is to be made.
+    pub(crate) path: CString,
+    pub(crate) identity: Identity,
+    /// Open for nothing but to be found.
+    pub(crate) file: File,
+}
+
+impl Place {
+    /// That of `--swap`.
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        let path = existing(path).context("no such directory")?;
+        let file = OpenOptions::new().read(true).custom_flags(OFlag::O_PATH.bits()).open(path)?;
+        let metadata = file.metadata()?;
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        Ok(Self { path, identity: (metadata.dev(), metadata.ino()), file })
     }
 }
 

@@ -452,6 +452,19 @@ impl Ledger {
         load_bytes(&self.secret)
     }
 
+    /// Shorter than [`PATH_BYTES`].
+    pub fn set_swap_path(&self, path: &[u8]) {
+        assert!(path.len() < PATH_BYTES);
+        store_bytes(&self.swap_path, path);
+    }
+
+    /// With zeros behind it.
+    pub fn swap_path(&self) -> [u8; PATH_BYTES] {
+        let mut path = load_bytes(&self.swap_path);
+        path[PATH_BYTES - 1] = 0;
+        path
+    }
+
     /// Whether nobody in the run has printed this line yet; from now on somebody has.
     pub fn is_first(&self, notice: Notice) -> bool {
         let bit = 1 << notice as u32;
@@ -585,8 +598,10 @@ pub struct SwapPlace {
 unsafe impl sys::host::Shared for Ledger {}
 
 fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
-    for (word, chunk) in words.iter().zip(bytes.as_chunks::<8>().0) {
-        word.store(u64::from_le_bytes(*chunk), Relaxed);
+    for (word, chunk) in words.iter().zip(bytes.chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..chunk.len()].copy_from_slice(chunk);
+        word.store(u64::from_le_bytes(padded), Relaxed);
     }
 }
 
