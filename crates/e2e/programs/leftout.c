@@ -1,5 +1,6 @@
 // Memory that a forked child does not have (MADV_DONTFORK): where it was the child finds room, and so does its agent. What
-// the child maps there holds zeros, and so it does for the children of the child.
+// the child maps there holds zeros, and so it does for the children of the child. Memory that it has empty (MADV_WIPEONFORK)
+// holds zeros for each of them, whatever its parent had there, folded or not.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, AREAS = 48, PAGES = 64, BULK = 40 << 20, DEPTH = 3, ROUNDS = 3 };
+enum { PAGE = 4096, AREAS = 48, PAGES = 64, WIPED = 4 << 20, BULK = 40 << 20, DEPTH = 3, ROUNDS = 3 };
 
 static uint64_t word(uint64_t key, size_t at) {
     uint64_t x = (key << 32 | at) * 0x9e3779b97f4a7c15u;
@@ -36,16 +37,23 @@ static uint64_t *map(size_t bytes) {
     return memory;
 }
 
-static uint64_t *bulk;
+static uint64_t *bulk, *wiped;
+
+static void expect_zeros(const char *what, int depth, const uint64_t *memory, size_t bytes) {
+    for (size_t at = 0; at < bytes / 8; at++)
+        if (memory[at] != 0) wrong(what, depth, at, memory[at]);
+}
 
 // Maps new areas, leaves them to itself, moves them out by going through the bulk, and forks; the child does the same.
 static void go_on(int depth) {
+    // A half of it: the rest the child has not touched when it forks.
+    expect_zeros("what was wiped", depth, wiped, depth == DEPTH ? WIPED : WIPED / 2);
     if (depth == DEPTH) return;
+    fill(wiped, WIPED / 4, 2000 + depth);
     uint64_t *areas[AREAS];
     for (int number = 0; number < AREAS; number++) {
         areas[number] = map(PAGES * PAGE);
-        for (size_t at = 0; at < PAGES * PAGE / 8; at++)
-            if (areas[number][at] != 0) wrong("new memory", depth, at, areas[number][at]);
+        expect_zeros("new memory", depth, areas[number], PAGES * PAGE);
         fill(areas[number], PAGES * PAGE, depth * AREAS + number);
         if (madvise(areas[number], PAGES * PAGE, MADV_DONTFORK) != 0) perror("madvise"), _exit(1);
     }
@@ -63,6 +71,7 @@ static void go_on(int depth) {
             _exit(1);
         }
     }
+    expect("what its children have empty", depth, wiped, WIPED / 4, 2000 + depth);
     for (int number = 0; number < AREAS; number++)
         expect("what was left out", depth, areas[number], PAGES * PAGE, depth * AREAS + number);
     for (int number = 0; number < AREAS; number++) munmap(areas[number], PAGES * PAGE);
@@ -71,6 +80,8 @@ static void go_on(int depth) {
 int main(void) {
     bulk = map(BULK);
     fill(bulk, BULK, 1000);
+    wiped = map(WIPED);
+    if (madvise(wiped, WIPED, MADV_WIPEONFORK) != 0) perror("madvise"), _exit(1);
     go_on(0);
     printf("all as it should be\n");
     return 0;

@@ -11,7 +11,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
-use loom::sync::atomic::fence;
 use loom::thread::{self, Thread};
 
 pub use loom::sync::atomic::Ordering;
@@ -32,6 +31,22 @@ pub enum Sharing {
     Machine,
 }
 
+/// Of all orders that the product asks for, the strongest.
+pub(crate) fn fence(order: Ordering) {
+    assert_eq!(order, Ordering::SeqCst, "a fence of this kind is not here");
+    fence_all();
+}
+
+/// Loom would look for ever: here who changes the word by an addition wakes.
+pub(crate) fn spin_while(word: &AtomicU64, value: u64) {
+    let never = u64::MAX;
+    let newest = word.compare_exchange(never, never, Ordering::Relaxed, Ordering::Relaxed);
+    if newest.unwrap_or_else(|newest| newest) == value {
+        park(core::ptr::from_ref(word).cast(), Until::Changed);
+    }
+    word.load(Ordering::Acquire);
+}
+
 fn ordered<R>(order: Ordering, access: impl FnOnce() -> R) -> R {
     if order != Ordering::SeqCst {
         return access();
@@ -50,7 +65,7 @@ fn fence_all() {
         let fences = fences.as_ref().expect("the schedule has begun");
         let _ = fences.compare_exchange(1, 1, Ordering::Relaxed, Ordering::Relaxed);
     });
-    fence(Ordering::SeqCst);
+    loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
 macro_rules! atomic {
@@ -123,7 +138,9 @@ macro_rules! numbers {
         #[allow(missing_docs, dead_code, reason = "as in core")]
         impl $name {
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
-                ordered(order, || self.word().fetch_add(value, order))
+                let old = ordered(order, || self.word().fetch_add(value, order));
+                unpark(core::ptr::from_ref(self).cast(), Until::Changed, u32::MAX);
+                old
             }
 
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
@@ -146,8 +163,16 @@ atomic!(AtomicBool, bool);
 numbers!(AtomicU32, u32);
 numbers!(AtomicU64, u64);
 
+/// What a thread that waits goes on for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Woken,
+    Changed,
+}
+
 struct Waiter {
-    word: *const AtomicU32,
+    word: *const (),
+    until: Until,
     thread: Thread,
     is_woken: Rc<Cell<bool>>,
 }
@@ -181,8 +206,12 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, limit: Option<Duration>, _: Sha
     if limit.is_some() && WAITS_END.get() {
         return thread::yield_now();
     }
+    park(core::ptr::from_ref(word).cast(), Until::Woken);
+}
+
+fn park(word: *const (), until: Until) {
     let is_woken = Rc::new(Cell::new(false));
-    let waiter = Waiter { word, thread: thread::current(), is_woken: is_woken.clone() };
+    let waiter = Waiter { word, until, thread: thread::current(), is_woken: is_woken.clone() };
     WAITERS.with_borrow_mut(|waiters| waiters.push(waiter));
     while !is_woken.get() {
         thread::park();
@@ -191,12 +220,15 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, limit: Option<Duration>, _: Sha
 
 pub(crate) fn wake(word: &AtomicU32, count: u32, _: Sharing) {
     newest(word);
-    let this: *const AtomicU32 = word;
+    unpark(core::ptr::from_ref(word).cast(), Until::Woken, count);
+}
+
+fn unpark(word: *const (), until: Until, count: u32) {
     let mut left = count;
     let woken: Vec<Waiter> = WAITERS.with_borrow_mut(|waiters| {
         waiters
             .extract_if(.., |waiter| {
-                let is_one = left > 0 && core::ptr::eq(waiter.word, this);
+                let is_one = left > 0 && waiter.until == until && core::ptr::eq(waiter.word, word);
                 left -= u32::from(is_one);
                 is_one
             })

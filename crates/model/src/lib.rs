@@ -36,6 +36,9 @@ mod bell;
 #[allow(dead_code, unreachable_pub, reason = "it is included for what is tested here")]
 #[path = "../../pager/src/desk.rs"]
 mod desk;
+#[allow(dead_code, reason = "it is included for what is tested here")]
+#[path = "../../sys/src/user_mode/moves.rs"]
+mod moves;
 #[allow(dead_code, unreachable_pub, reason = "it is included for what is tested here")]
 #[path = "../../pager/src/places.rs"]
 mod places;

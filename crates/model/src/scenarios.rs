@@ -13,11 +13,12 @@ use crate::bell::Bell;
 use crate::desk::Desk;
 use crate::explore::{Waits, explore};
 use crate::kernel::PageRange;
+use crate::moves::Moves;
 use crate::places::{Places, Told as Taken};
 use crate::readings::Readings;
 use crate::reference_log::{Noted, ReferenceLog};
 use crate::stages::{Gate, Stages};
-use crate::sync::{AtomicU32, Lock, Ordering, Sharing, wait_while, wake_all};
+use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering, Sharing, wait_while, wake_all};
 
 const LIMIT: Duration = Duration::from_secs(1);
 
@@ -87,6 +88,41 @@ pub fn lock() {
             other.join().unwrap();
         }
         assert_eq!(lock.lock().get(), 4);
+    });
+}
+
+/// A thread holds a page for two calls while another moves it out twice. What a hold covers is not moved, and nobody moves
+/// or touches the page amid the other.
+pub fn holds_and_moves() {
+    #[derive(Default)]
+    struct Shared {
+        moves: Moves,
+        /// Odd while the page is held.
+        holds: AtomicU64,
+        page: Content,
+    }
+    impl Shared {
+        fn call(&self) {
+            self.holds.fetch_add(1, Ordering::Release);
+            self.moves.wait();
+            self.page.set(1);
+            assert_eq!(self.page.get(), 1, "moved while held");
+            self.holds.fetch_add(1, Ordering::Release);
+        }
+
+        fn move_out(&self) {
+            self.moves.run(|| {
+                if self.holds.load(Ordering::Acquire).is_multiple_of(2) {
+                    self.page.set(0);
+                }
+            });
+        }
+    }
+    explore(4, Waits::TillWoken, || {
+        let shared = Arc::new(Shared::default());
+        let caller = spawn(&shared, |shared| (0..2).for_each(|_| shared.call()));
+        (0..2).for_each(|_| shared.move_out());
+        caller.join().unwrap();
     });
 }
 

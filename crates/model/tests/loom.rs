@@ -23,5 +23,6 @@ tests!(
     fork_after_failed_fork,
     fork_after_late_fork,
     two_forking_threads,
-    forks_in_user_mode
+    forks_in_user_mode,
+    holds_and_moves
 );

@@ -5,6 +5,7 @@
 use core::time::Duration;
 
 pub(crate) use core::hint::spin_loop;
+pub(crate) use core::sync::atomic::fence;
 pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use rustix::thread::futex;
@@ -13,6 +14,19 @@ use rustix::thread::futex;
 pub(crate) const SPINS: u32 = 200;
 /// Looks at somebody who is in a hurry before going ahead all the same: he may have lost his processor.
 pub(crate) const COURTESY_SPINS: u32 = 200;
+
+/// Waits until `word` differs from `value`, which it will in a moment; nobody wakes.
+pub(crate) fn spin_while(word: &AtomicU64, value: u64) {
+    let mut looks = 0;
+    // Acquire: what was done before it changed.
+    while word.load(Ordering::Acquire) == value {
+        looks += 1;
+        if looks % SPINS == 0 {
+            rustix::thread::sched_yield();
+        }
+        spin_loop();
+    }
+}
 
 /// Who waits on a futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!  calls      what memory each call uses          memory   reading that from its arguments, bringing it in
-//!  holds      the table that eviction looks at    spans    what stays in place for good: stacks, thread blocks
+//!  holds      the table that eviction looks at    moves    how taking one and moving out are ordered
+//!  spans      what stays in place for good: stacks, thread blocks
 //!  trap       the handler of SIGSYS               stubs    the assembly that makes the program's calls
 //!  signals    the program's actions and masks     signal_stacks  where the kernel puts frames of signals
 //!  deliver    bringing those to the program       processes  threads, vfork and fork
@@ -21,6 +22,7 @@ mod descriptors;
 mod holds;
 mod huge_pages;
 mod memory;
+mod moves;
 mod processes;
 mod signal_stacks;
 mod signals;

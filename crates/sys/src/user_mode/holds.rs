@@ -2,21 +2,16 @@
 //!
 //! In user mode the kernel gets EFAULT where a page is missing. So a thread holds what its call will touch, brings it
 //! in, makes the call, and lets go. A slot of this table is one call. Invariant: *a page that a published hold covers is
-//! not moved out*. Taking a hold and moving pages out are ordered by two sequentially consistent steps on each side:
-//!
-//! ```text
-//!  thread   ranges written, slot active ─ fence ─ wait while MOVING is odd ─ touch the pages ─ call
-//!  mover    MOVING odd ─ fence ─ look at the slots ─ move what nobody holds ─ MOVING even
-//! ```
-//! Either the mover sees the hold, or the thread sees the mover and touches the pages after it is done.
+//! not moved out*. How a hold that is taken and pages that are moved out are ordered: [`Moves`].
 //!
 //! Nothing here allocates, takes a lock or calls libc: it runs in a signal handler. A slot is let go by one addition to
 //! its generation, which assembly can do. Who leaves a call by longjmp lets nothing go; the slot is taken over by the
 //! thread's next call from the same stack that is no deeper, because by then its frame is dead. One stack may hold the
 //! stacks of several threads (pools of fibers), so that another thread's frame is dead only once that thread is.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use super::moves::Moves;
 use crate::thread;
 
 /// Ranges of one slot; who needs more takes more slots.
@@ -135,8 +130,7 @@ impl Slot {
 static SLOT_TABLE: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 /// Slots from here on have never been used.
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// Odd while pages are being moved out.
-static MOVING: AtomicU64 = AtomicU64::new(0);
+static MOVES: Moves = Moves::new();
 
 /// Where a call comes from.
 #[derive(Clone, Copy, Debug)]
@@ -257,16 +251,7 @@ pub(super) fn slot_at(address: u64) -> Option<&'static Slot> {
 
 /// Waits until no page is being moved out that was looked at before now.
 pub(super) fn wait_for_mover() {
-    fence(Ordering::SeqCst);
-    let seen = MOVING.load(Ordering::SeqCst);
-    let mut looks = 0_u32;
-    while seen % 2 == 1 && MOVING.load(Ordering::SeqCst) == seen {
-        looks += 1;
-        if looks.is_multiple_of(64) {
-            rustix::thread::sched_yield();
-        }
-        core::hint::spin_loop();
-    }
+    MOVES.wait();
 }
 
 fn claim(place: Place) -> Option<usize> {
@@ -344,13 +329,10 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
 /// Runs `moving` with the first address in `start..end` that is held, `end` if none is. While it runs no hold on what
 /// lies before that address is taken for granted by anybody. One caller at a time.
 pub(crate) fn while_nothing_before_is_held<R>(start: u64, end: u64, moving: impl FnOnce(u64) -> R) -> R {
-    let before = MOVING.fetch_add(1, Ordering::SeqCst);
-    assert!(before.is_multiple_of(2), "two movers");
-    fence(Ordering::SeqCst);
-    let held = slots().map(|slot| slot.first_held(start, end)).min().unwrap_or(end);
-    let result = moving(held.min(super::first_pinned(start, end)));
-    MOVING.fetch_add(1, Ordering::SeqCst);
-    result
+    MOVES.run(|| {
+        let held = slots().map(|slot| slot.first_held(start, end)).min().unwrap_or(end);
+        moving(held.min(super::first_pinned(start, end)))
+    })
 }
 
 /// Whether a call that changes the layout is under way.
@@ -370,7 +352,7 @@ pub(super) fn reset(parents: u32) {
             slot.generation.store((generation | 3) + 1, Ordering::Relaxed);
         }
     }
-    MOVING.store(0, Ordering::SeqCst);
+    MOVES.reset();
 }
 
 #[cfg(test)]
