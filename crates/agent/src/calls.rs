@@ -47,6 +47,9 @@ unsafe extern "C" {
 
 const PROT_WRITE: c_int = 2;
 const MAP_PRIVATE: c_int = 2;
+const MAP_TYPE: c_int = 0xf;
+/// Linux 6.11. Where the kernel lets us manage it (up to 6.16) it is memory as any other, but that a child has it empty.
+const MAP_DROPPABLE: c_int = 8;
 const MAP_FIXED: c_int = 0x10;
 const MAP_ANONYMOUS: c_int = 0x20;
 const MAP_NORESERVE: c_int = 0x4000;
@@ -104,6 +107,13 @@ pub(crate) unsafe extern "C" fn mmap(
             // SAFETY: changes no content.
             let _ = unsafe { remap::advise(mapped as usize, bytes, MADV_POPULATE_WRITE) };
         }
+    }
+    if mapped != -1
+        && flags & MAP_TYPE == MAP_DROPPABLE
+        && let Some(agent) = agent()
+    {
+        // As MADV_WIPEONFORK does.
+        agent.withholds.store(true, Ordering::Release);
     }
     if mapped != -1 && !user_mode::is_armed() && agent().is_some() {
         if flags & MAP_FIXED != 0 {

@@ -1,6 +1,7 @@
 // Memory that a forked child does not have (MADV_DONTFORK): where it was the child finds room, and so does its agent. What
 // the child maps there holds zeros, and so it does for the children of the child. Memory that it has empty (MADV_WIPEONFORK)
-// holds zeros for each of them, whatever its parent had there, folded or not.
+// holds zeros for each of them, whatever its parent had there, folded or not; so does what the kernel may drop (MAP_DROPPABLE,
+// where glibc's random numbers come from).
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,11 @@ static uint64_t *map(size_t bytes) {
     return memory;
 }
 
-static uint64_t *bulk, *wiped;
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 8 // Linux 6.11
+#endif
+
+static uint64_t *bulk, *wiped, *droppable;
 
 static void expect_zeros(const char *what, int depth, const uint64_t *memory, size_t bytes) {
     for (size_t at = 0; at < bytes / 8; at++)
@@ -48,7 +53,9 @@ static void expect_zeros(const char *what, int depth, const uint64_t *memory, si
 static void go_on(int depth) {
     // A half of it: the rest the child has not touched when it forks.
     expect_zeros("what was wiped", depth, wiped, depth == DEPTH ? WIPED : WIPED / 2);
+    if (droppable) expect_zeros("what may be dropped", depth, droppable, depth == DEPTH ? WIPED : WIPED / 2);
     if (depth == DEPTH) return;
+    if (droppable) fill(droppable, WIPED / 4, 3000 + depth);
     fill(wiped, WIPED / 4, 2000 + depth);
     uint64_t *areas[AREAS];
     for (int number = 0; number < AREAS; number++) {
@@ -82,6 +89,8 @@ int main(void) {
     fill(bulk, BULK, 1000);
     wiped = map(WIPED);
     if (madvise(wiped, WIPED, MADV_WIPEONFORK) != 0) perror("madvise"), _exit(1);
+    droppable = mmap(NULL, WIPED, PROT_READ | PROT_WRITE, MAP_DROPPABLE | MAP_ANONYMOUS, -1, 0);
+    if (droppable == MAP_FAILED) droppable = NULL;
     go_on(0);
     printf("all as it should be\n");
     return 0;

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use pleat_e2e::{pleat, pleat_command, python, skipped, turn, words};
 
 /// What the agent may take from whoever has it loaded. Of libc: its errno, its environment and its break, and `syscall`, none of
-/// which takes a lock; `__register_atfork`, `dlsym` and `getauxval` are called by the loader's thread, before the program begins. The rest
+/// which takes a lock, nor does `getauxval`; `__register_atfork` and `dlsym` are called by the loader's thread, before the program begins. The rest
 /// are marks of sanitizers, profilers and the compiler, looked at and never called. memcpy and its kin are not among them: a
 /// sanitizer's look at managed memory, and a debugger's breakpoint there would end the program.
 const TAKEN: &[&str] = &[

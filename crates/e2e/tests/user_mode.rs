@@ -100,6 +100,13 @@ fn other_processes_are_refused_in_user_mode() {
     }
 }
 
+/// Agents of keys do not want to be dumped: their page map is root's. They are managed, and so are their children.
+#[test]
+fn who_is_not_dumped_forks_in_user_mode() {
+    let Some(run) = compare_source("user-flags", "48M", "rights.c", &["flags"]) else { return };
+    assert_eq!((&run.stdout[..], &run.stderr[..]), (&b"0, equal, child 0\n"[..], ""));
+}
+
 /// Without a thread of the agent's in the way; managed as before.
 #[test]
 fn a_user_namespace_in_user_mode() {

@@ -1,6 +1,7 @@
 //! What /proc says of this process, through files that stay open: there may be no descriptor to be had later
 //! (`RLIMIT_NOFILE`), no path that leads there (chroot), or no right to use it (setuid).
 
+mod dumpable;
 mod relatives;
 
 pub(crate) use relatives::{field_of_status, visit_numbers};
@@ -50,7 +51,7 @@ impl ProcFiles {
             statm: file(c"../thread-self/statm")?,
             stat: file(c"stat")?,
             maps: file(c"../thread-self/maps")?,
-            pagemap: file(c"../thread-self/pagemap")?,
+            pagemap: dumpable::open(&directory, c"../thread-self/pagemap")?,
             rollup: file(c"../thread-self/smaps_rollup").ok(),
             directory,
             maps_buffer: Lock::new(vec![0; maps::BUFFER_BYTES].into_boxed_slice()),
