@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use pleat_e2e::{assert_same, folded, plain, skipped, turn, words};
+use pleat_e2e::{MODES, assert_same, folded, plain, skipped, turn, words};
 use serde_json::Value;
 
 /// What the statistics say of a time when only the program and one child lived: both are there, and are managed. The child starts,
@@ -29,12 +29,14 @@ fn processes_with_clocks_of_their_own_stay_known() {
     if before.stdout.starts_with(b"no ") {
         return skipped(&String::from_utf8_lossy(&before.stdout));
     }
-    let after = folded(&turn.options("24M"), &command);
-    println!("{:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
-    assert_same(&before, &after);
-    for name in ["behind", "ahead"] {
-        let path = turn.file(&format!("then-{name}"));
-        assert_two_live(&fs::read_to_string(&path).expect("the program has kept it"), name);
+    for mode in MODES {
+        let after = folded(&turn.options_in(mode, "24M"), &command);
+        println!("{mode}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
+        assert_same(&before, &after);
+        for name in ["behind", "ahead"] {
+            let path = turn.file(&format!("then-{name}"));
+            assert_two_live(&fs::read_to_string(&path).expect("the program has kept it"), name);
+        }
+        turn.assert_clean(&after);
     }
-    turn.assert_clean(&after);
 }

@@ -69,8 +69,8 @@ fn damage(path: &Path, fate: Fate) -> std::io::Result<u64> {
 
 /// Runs a program that says `ready`, with its swap file damaged by then, and returns what it writes once it has got a line,
 /// what is complained of, and how it ends. `None`: it cannot be run.
-fn run_damaged(turn: &Turn, fate: Fate, command: &[String]) -> Option<(String, String, ExitStatus)> {
-    let mut command = pleat_command(&turn.options("48M"), command);
+fn run_damaged(turn: &Turn, mode: &str, fate: Fate, command: &[String]) -> Option<(String, String, ExitStatus)> {
+    let mut command = pleat_command(&turn.options_in(mode, "48M"), command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut run = command.spawn().expect("pleat starts");
     let mut stdout = BufReader::new(run.stdout.take().expect("piped above"));
@@ -99,11 +99,20 @@ fn run_damaged(turn: &Turn, fate: Fate, command: &[String]) -> Option<(String, S
     Some((rest, complaints, status))
 }
 
+/// Who says what has happened to a forked child: its parent's agent, which serves it, or in user mode its own.
+fn by_whom(mode: &str) -> &'static str {
+    if mode == "--user-mode" { "pleat: swap file" } else { "pleat: process " }
+}
+
+fn modes_and_fates() -> impl Iterator<Item = (&'static str, Fate)> {
+    MODES.iter().flat_map(|mode| [Fate::Garbage, Fate::Short].map(|fate| (*mode, fate)))
+}
+
 #[test]
 fn a_damaged_segment_ends_the_program_with_its_name() {
     let turn = turn("damage");
-    for fate in [Fate::Garbage, Fate::Short] {
-        let run = run_damaged(&turn, fate, &words([python(), "-c", NOISE]));
+    for (mode, fate) in modes_and_fates() {
+        let run = run_damaged(&turn, mode, fate, &words([python(), "-c", NOISE]));
         let Some((rest, complaints, status)) = run else { return };
         assert_eq!(rest, "", "the program went on with damaged memory: {fate:?}");
         assert_eq!(status.code(), Some(125), "{complaints}");
@@ -120,12 +129,13 @@ fn a_damaged_segment_that_a_forked_child_touches_ends_the_child_alone() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    for fate in [Fate::Garbage, Fate::Short] {
-        let run = run_damaged(&turn, fate, &words([&program, "100"]));
+    for (mode, fate) in modes_and_fates() {
+        let run = run_damaged(&turn, mode, fate, &words([&program, "100"]));
         let Some((rest, complaints, status)) = run else { return };
         assert_eq!((&rest[..], status.code()), ("the child was killed\n", Some(0)), "{fate:?}: {complaints}");
         assert_eq!(complaints.lines().count(), 1, "{complaints}");
-        assert!(complaints.starts_with("pleat: process ") && complaints.contains(fate.name()), "{complaints}");
+        let says = complaints.starts_with(by_whom(mode)) && complaints.contains(fate.name());
+        assert!(says, "{mode}: {complaints}");
     }
 }
 
@@ -133,18 +143,16 @@ fn a_damaged_segment_that_a_forked_child_touches_ends_the_child_alone() {
 #[test]
 fn a_swap_file_that_cannot_be_read_ends_the_program() {
     let turn = turn("unreadable");
-    let modes: &[Option<&str>] = if cfg!(target_arch = "x86_64") { &[None, Some("--user-mode")] } else { &[None] };
-    for mode in modes {
-        let options: Vec<String> = turn.options("48M").into_iter().chain(mode.map(str::to_owned)).collect();
-        let mut command = pleat_command(&options, &words([python(), "-c", NOISE]));
+    for mode in MODES {
+        let mut command = pleat_command(&turn.options_in(mode, "48M"), &words([python(), "-c", NOISE]));
         command.env("PLEAT_FAULT", "swap-eio");
         let run = folded_by(command);
-        println!("{mode:?}: {:.1?}", run.wall);
+        println!("{mode}: {:.1?}", run.wall);
         // It may come to its sum, but never to its end.
-        assert!([&b""[..], b"ready\n"].contains(&&run.stdout[..]), "{mode:?}: it went on without its memory");
-        assert_eq!(run.shell_status(), 125, "{mode:?}: {}", run.stderr);
-        assert_eq!(run.stderr.lines().count(), 1, "{mode:?}: {}", run.stderr);
-        assert!(run.stderr.starts_with("pleat: swap file: error 5 at byte "), "{mode:?}: {}", run.stderr);
+        assert!([&b""[..], b"ready\n"].contains(&&run.stdout[..]), "{mode}: it went on without its memory");
+        assert_eq!(run.shell_status(), 125, "{mode}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{mode}: {}", run.stderr);
+        assert!(run.stderr.starts_with("pleat: swap file: error 5 at byte "), "{mode}: {}", run.stderr);
         turn.assert_clean(&run);
     }
 }
@@ -175,15 +183,18 @@ fn a_swap_file_that_cannot_be_read_for_a_forked_child_ends_the_child_alone() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    let mut command = pleat_command(&turn.options("48M"), &words(["sh", "-c", &format!("echo | {program} 100")]));
-    command.env("PLEAT_FAULT", "swap-eio");
-    let run = folded_by(command);
-    let said = String::from_utf8_lossy(&run.stdout);
-    assert_eq!((&said[..], run.shell_status()), ("ready\nthe child was killed\n", 0), "{}", run.stderr);
-    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
-    let says = run.stderr.starts_with("pleat: process ") && run.stderr.contains("swap file: error 5 at byte ");
-    assert!(says, "{}", run.stderr);
-    turn.assert_clean(&run);
+    let job = words(["sh", "-c", &format!("echo | {program} 100")]);
+    for mode in MODES {
+        let mut command = pleat_command(&turn.options_in(mode, "48M"), &job);
+        command.env("PLEAT_FAULT", "swap-eio");
+        let run = folded_by(command);
+        let said = String::from_utf8_lossy(&run.stdout);
+        assert_eq!((&said[..], run.shell_status()), ("ready\nthe child was killed\n", 0), "{mode}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{mode}: {}", run.stderr);
+        let says = run.stderr.starts_with(by_whom(mode)) && run.stderr.contains("swap file: error 5 at byte ");
+        assert!(says, "{mode}: {}", run.stderr);
+        turn.assert_clean(&run);
+    }
 }
 
 /// One block of the swap file cannot be read any more: `spoiled.c` with this, and what it says.

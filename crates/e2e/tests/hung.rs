@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use pleat_e2e::{Run, Turn, folded_by, pleat_command, python, text, turn, words};
+use pleat_e2e::{MODES, Run, Turn, folded_by, pleat_command, python, text, turn, with_mode, words};
 
 /// 120 MiB that fold well, walked over until somebody ends it.
 const WALK: &str = "x = [bytes([i % 251]) * 2000 + b'%d' % i for i in range(60000)]\nprint('built', flush=True)\n\
@@ -22,17 +22,16 @@ const NOISE: &str = "import random\nr = random.Random(5)\nx = [r.randbytes(4000)
                      print(hash(tuple(x)) == hash(tuple(b'' + b for b in x)))";
 
 /// A run whose handler has this fault ends in this time, with one line that says this.
-fn assert_ended(turn: &Turn, fault: &str, mode: Option<&str>, says: &str, time: Range<Duration>) -> Run {
+fn assert_ended(turn: &Turn, fault: &str, mode: &str, says: &str, time: Range<Duration>) -> Run {
     let options = ["--ram=48M".to_owned(), format!("--swap={}", text(&turn.swap()))];
-    let options: Vec<String> = options.into_iter().chain(mode.map(str::to_owned)).collect();
-    let mut command = pleat_command(&options, &words([python(), "-c", WALK]));
+    let mut command = pleat_command(&with_mode(mode, options.to_vec()), &words([python(), "-c", WALK]));
     command.env("PLEAT_FAULT", fault);
     let run = folded_by(command);
-    println!("{fault} {mode:?}: {:.1?}", run.wall);
-    assert_eq!(run.shell_status(), 125, "{fault} {mode:?}: {}", run.stderr);
-    assert_eq!(run.stderr.lines().count(), 1, "{fault} {mode:?}: not one line: {}", run.stderr);
-    assert!(run.stderr.contains(says), "{fault} {mode:?}: {}", run.stderr);
-    assert!(time.contains(&run.wall), "{fault} {mode:?}: {:?}", run.wall);
+    println!("{fault} {mode}: {:.1?}", run.wall);
+    assert_eq!(run.shell_status(), 125, "{fault} {mode}: {}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{fault} {mode}: not one line: {}", run.stderr);
+    assert!(run.stderr.contains(says), "{fault} {mode}: {}", run.stderr);
+    assert!(time.contains(&run.wall), "{fault} {mode}: {:?}", run.wall);
     run
 }
 
@@ -40,7 +39,6 @@ fn assert_ended(turn: &Turn, fault: &str, mode: Option<&str>, says: &str, time: 
 #[test]
 fn a_handler_that_stalls_or_exits_ends_the_program_after_the_time_limit() {
     let turn = turn("handler");
-    let modes: &[Option<&str>] = if cfg!(target_arch = "x86_64") { &[None, Some("--user-mode")] } else { &[None] };
     let patience = |fault| if fault == "handler-exits" { Duration::ZERO } else { Duration::from_secs(10) };
     let runs: Vec<Run> = std::thread::scope(|scope| {
         let start = |fault, mode| {
@@ -50,8 +48,8 @@ fn a_handler_that_stalls_or_exits_ends_the_program_after_the_time_limit() {
             scope.spawn(move || assert_ended(turn, fault, mode, "handler", time))
         };
         let both = ["handler-stalls", "handler-exits"];
-        let runs = both.iter().flat_map(|fault| modes.iter().map(move |mode| start(*fault, *mode)));
-        let runs: Vec<_> = runs.chain([start("handler-spins", None)]).collect();
+        let runs = both.iter().flat_map(|fault| MODES.iter().map(move |mode| start(*fault, *mode)));
+        let runs: Vec<_> = runs.chain([start("handler-spins", "")]).collect();
         runs.into_iter().map(|run| run.join().expect("see above")).collect()
     });
     for run in &runs {
@@ -62,21 +60,31 @@ fn a_handler_that_stalls_or_exits_ends_the_program_after_the_time_limit() {
 #[test]
 fn a_handler_that_panics_ends_the_program_at_once() {
     let turn = turn("handler-panics");
-    let run = assert_ended(&turn, "handler-panics", None, "bug in the agent", Duration::ZERO..Duration::from_secs(10));
-    turn.assert_clean(&run);
+    for mode in MODES {
+        let time = Duration::ZERO..Duration::from_secs(10);
+        turn.assert_clean(&assert_ended(&turn, "handler-panics", mode, "bug in the agent", time));
+    }
 }
 
 /// Disks that start up, and those behind a network, may take longer to answer than a handler may be at one thing.
 #[test]
 fn a_swap_device_that_answers_late_is_waited_for() {
     let turn = turn("swap-late");
-    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", NOISE]));
-    command.env("PLEAT_FAULT", "swap-late");
-    let run = folded_by(command);
-    assert_eq!((run.shell_status(), &run.stdout[..]), (0, &b"True\n"[..]), "{}", run.stderr);
-    assert!(run.stderr.contains("waits for its swap file"), "no read was late: {}", run.stderr);
-    assert!(run.wall > Duration::from_secs(12), "{:?}", run.wall);
-    turn.assert_clean(&run);
+    let late = |mode| {
+        let mut command = pleat_command(&turn.options_in(mode, "48M"), &words([python(), "-c", NOISE]));
+        command.env("PLEAT_FAULT", "swap-late");
+        folded_by(command)
+    };
+    let runs: Vec<Run> = std::thread::scope(|scope| {
+        let runs: Vec<_> = MODES.iter().map(|mode| scope.spawn(|| late(mode))).collect();
+        runs.into_iter().map(|run| run.join().expect("see above")).collect()
+    });
+    for run in &runs {
+        assert_eq!((run.shell_status(), &run.stdout[..]), (0, &b"True\n"[..]), "{}", run.stderr);
+        assert!(run.stderr.contains("waits for its swap file"), "no read was late: {}", run.stderr);
+        assert!(run.wall > Duration::from_secs(12), "{:?}", run.wall);
+        turn.assert_clean(run);
+    }
 }
 
 /// A fork does not wait for a segment that the device does not take, nor does a child that has one to write before its writer is
@@ -84,9 +92,12 @@ fn a_swap_device_that_answers_late_is_waited_for() {
 #[test]
 fn a_program_forks_while_its_swap_device_hangs() {
     let turn = turn("swap-hangs");
-    let mut command = pleat_command(&turn.options("48M"), &words([python(), "-c", FORKS]));
-    command.env("PLEAT_FAULT", "swap-hangs");
-    let run = folded_by(command);
-    assert_eq!((run.shell_status(), &run.stdout[..]), (0, &b"0\n0\nTrue\n"[..]), "{}", run.stderr);
-    assert!(run.stderr.contains("cannot be met"), "the device did not hang: {}", run.stderr);
+    for mode in MODES {
+        let mut command = pleat_command(&turn.options_in(mode, "48M"), &words([python(), "-c", FORKS]));
+        command.env("PLEAT_FAULT", "swap-hangs");
+        let run = folded_by(command);
+        println!("{mode}: {:.1?}", run.wall);
+        assert_eq!((run.shell_status(), &run.stdout[..]), (0, &b"0\n0\nTrue\n"[..]), "{mode}: {}", run.stderr);
+        assert!(run.stderr.contains("cannot be met"), "{mode}: the device did not hang: {}", run.stderr);
+    }
 }

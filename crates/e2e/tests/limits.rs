@@ -6,8 +6,8 @@ use std::time::Duration;
 use bench::cgroup::{Group, Swap};
 use bench::size::mib;
 use pleat_e2e::{
-    assert_same, assert_within, folded, folded_by, plain, pleat_command, pleat_words, program, python, skipped, stats,
-    turn, words,
+    MODES, assert_same, assert_within, folded, folded_by, plain, pleat_command, pleat_words, program, python, skipped,
+    stats, turn, words,
 };
 
 /// What is mapped and what will be: all of it is the program's own, locked and back in memory; nothing of the agent's
@@ -28,23 +28,26 @@ fn mlockall_locks_the_program_and_not_the_agent() {
     };
     let command = words([&program, "33554432"]);
     let before = plain(&command);
-    let after = folded_by(group.command(&pleat_words(&turn.options("48M"), &command)));
-    println!("{:.2?} against {:.2?}, peak {}", after.wall, before.wall, mib(after.peaks.anon_bytes));
-    assert_same(&before, &after);
-    // What is locked counts: 64 MiB of it and 1 MiB that came later, and what pleat holds beside them.
-    assert!(after.peaks.anon_bytes < 120 << 20, "{} bytes", after.peaks.anon_bytes);
-    turn.assert_clean(&after);
+    for mode in MODES {
+        let after = folded_by(group.command(&pleat_words(&turn.options_in(mode, "48M"), &command)));
+        println!("{mode}: {:.2?} against {:.2?}, peak {}", after.wall, before.wall, mib(after.peaks.anon_bytes));
+        assert_same(&before, &after);
+        // What is locked counts: 64 MiB of it and 1 MiB that came later, and what pleat holds beside them.
+        assert!(after.peaks.anon_bytes < 120 << 20, "{mode}: {} bytes", after.peaks.anon_bytes);
+        turn.assert_clean(&after);
+    }
 }
 
 /// The agent reserves twice the machine's memory; the program gets what it would have had, and no more.
 #[test]
 fn a_limit_on_addresses_is_the_programs_own() {
     let turn = turn("addresses");
-    for when in ["early", "late"] {
+    let whens = ["early", "late"].into_iter().flat_map(|when| MODES.iter().map(move |mode| (when, mode)));
+    for (when, mode) in whens {
         let command = words([python(), &program("addresses.py"), when, "250"]);
         let before = plain(&command);
-        let after = folded(&turn.options("48M"), &command);
-        println!("{when}: {:.2?} against {:.2?}", after.wall, before.wall);
+        let after = folded(&turn.options_in(mode, "48M"), &command);
+        println!("{when} {mode}: {:.2?} against {:.2?}", after.wall, before.wall);
         assert_same(&before, &after);
         let reclaimed = stats(&turn)["pages_reclaimed"].as_u64().expect("a number");
         let peaks = [&after, &before].map(|run| mib(run.peaks.anon_bytes));

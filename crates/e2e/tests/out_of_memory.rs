@@ -2,7 +2,7 @@
 //! stop. Never wrong bytes, and never an end without a word.
 #![forbid(unsafe_code)]
 
-use pleat_e2e::{Run, Turn, assert_same, folded, plain, skipped, turn};
+use pleat_e2e::{MODES, Run, Turn, assert_same, folded, plain, skipped, turn};
 
 /// Where what it takes ends the agent's work, it says this.
 const NO_MEMORY: &str = "its agent gets no memory";
@@ -18,14 +18,14 @@ fn without_raising(command: &[&str]) -> Option<Vec<String>> {
     None
 }
 
-/// `tight.c` with so much in 20 MiB, plain and under pleat.
-fn tight(turn: &Turn, program: &str, kind: &str, kib: u32) -> Option<Run> {
+/// `tight.c` with so much in 20 MiB, plain and under pleat in this mode.
+fn tight(turn: &Turn, mode: &str, program: &str, kind: &str, kib: u32) -> Option<Run> {
     let command = without_raising(&[program, "36", kind, &kib.to_string()])?;
     let before = plain(&command);
     assert_eq!(before.stdout, b"equal, child 0\n", "it does not fail without pleat: {}", before.stderr);
-    let after = folded(&turn.options("20M"), &command);
+    let after = folded(&turn.options_in(mode, "20M"), &command);
     println!(
-        "{kind} + {kib} KiB: {}, {:.2?}: {} | {}",
+        "{mode} {kind} + {kib} KiB: {}, {:.2?}: {} | {}",
         after.shell_status(),
         after.wall,
         String::from_utf8_lossy(&after.stdout).trim(),
@@ -44,9 +44,10 @@ fn limits_that_leave_the_agent_nothing_lose_nothing() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    for (kind, steps) in [("data", [0, 300, 700, 1700]), ("as", [0, 300, 1700, 3300])] {
+    let limits = [("data", [0, 300, 700, 1700]), ("as", [0, 300, 1700, 3300])];
+    for (mode, (kind, steps)) in MODES.iter().flat_map(|mode| limits.map(|limit| (mode, limit))) {
         for kib in steps {
-            let Some(run) = tight(&turn, &program, kind, kib) else { return };
+            let Some(run) = tight(&turn, mode, &program, kind, kib) else { return };
             let is_ended = run.stderr.contains(NO_MEMORY);
             assert!(!run.stderr.contains("bug in the agent"), "{}", run.stderr);
             assert!(
@@ -75,10 +76,12 @@ fn limits_that_leave_an_agent_no_room_to_start() {
         let script = format!("ulimit {limit}; exec {program} 0");
         let Some(command) = without_raising(&["sh", "-c", &script]) else { return };
         let before = plain(&command);
-        let after = folded(&turn.options("24M"), &command);
-        print!("{limit}: {}", after.stderr);
-        assert_same(&before, &after);
-        turn.assert_clean(&after);
+        for mode in MODES {
+            let after = folded(&turn.options_in(mode, "24M"), &command);
+            print!("{limit} {mode}: {}", after.stderr);
+            assert_same(&before, &after);
+            turn.assert_clean(&after);
+        }
     }
 }
 
@@ -97,10 +100,13 @@ fn a_limit_on_data_is_the_programs() {
         line.and_then(|count| count.parse().ok()).expect("it says how many")
     };
     let before = plain(&command);
-    let after = folded(&turn.options("32M"), &command);
-    println!("{} pieces against {}, {:.2?} against {:.2?}", pieces(&after), pieces(&before), after.wall, before.wall);
-    assert_same(&before, &after);
-    assert!(pieces(&after) + LIBRARY_PIECES >= pieces(&before), "{} against {}", pieces(&after), pieces(&before));
     assert!(pieces(&before) > 60, "{} pieces are no more than the budget", pieces(&before));
-    turn.assert_clean(&after);
+    for mode in MODES {
+        let after = folded(&turn.options_in(mode, "32M"), &command);
+        let [left, all] = [pieces(&after), pieces(&before)];
+        println!("{mode}: {left} pieces against {all}, {:.2?} against {:.2?}", after.wall, before.wall);
+        assert_same(&before, &after);
+        assert!(left + LIBRARY_PIECES >= all, "{mode}: {left} against {all}");
+        turn.assert_clean(&after);
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use pleat_e2e::{Run, Turn, assert_same, folded, plain, skipped, text, turn, words};
+use pleat_e2e::{MODES, Run, Turn, assert_same, folded, plain, skipped, text, turn, words};
 
 /// What the program says when it, and the processes that it forks, have found all as it was.
 const WELL: &[u8] = b"0, equal, child 0\n";
@@ -13,8 +13,21 @@ fn goes_on(what: &str, number: &str) -> Option<Run> {
     goes_on_and(what, number, Turn::assert_folded)
 }
 
-/// The same, with what must be true of the run besides.
+/// The same in every mode. `check`: what must be true of each run besides.
+fn goes_on_everywhere(what: &str, number: &str, check: impl Fn(&Run)) {
+    for mode in MODES {
+        goes_on_in(mode, what, number, |turn, run| {
+            turn.assert_folded(run);
+            check(run);
+        });
+    }
+}
+
 fn goes_on_and(what: &str, number: &str, check: impl Fn(&Turn, &Run)) -> Option<Run> {
+    goes_on_in("", what, number, check)
+}
+
+fn goes_on_in(mode: &str, what: &str, number: &str, check: impl Fn(&Turn, &Run)) -> Option<Run> {
     let turn = turn(&format!("rights-{what}{number}"));
     let program = match turn.compile("rights.c", &["-pthread"]) {
         Ok(program) => program,
@@ -31,8 +44,8 @@ fn goes_on_and(what: &str, number: &str, check: impl Fn(&Turn, &Run)) -> Option<
         skipped(&format!("{what} cannot be given up here: {}", String::from_utf8_lossy(&before.stdout)));
         return None;
     }
-    let after = folded(&turn.options("48M"), &command);
-    println!("{what} {number}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
+    let after = folded(&turn.options_in(mode, "48M"), &command);
+    println!("{what} {number} {mode}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
     assert_same(&before, &after);
     check(&turn, &after);
     turn.assert_clean(&after);
@@ -48,27 +61,28 @@ fn another_user_forks() {
 
 #[test]
 fn without_capabilities_it_forks() {
-    goes_on("capabilities", "");
+    goes_on_everywhere("capabilities", "", |_| {});
 }
 
 /// Flags that take rights to /proc away, or huge pages.
 #[test]
 fn with_other_flags_it_forks() {
-    goes_on("flags", "");
-    goes_on("pages", "");
+    for what in ["flags", "pages"] {
+        goes_on_everywhere(what, "", |_| {});
+    }
 }
 
 #[test]
 fn with_limits_on_data_locks_and_stack_it_forks() {
     for what in ["data", "locked", "stack"] {
-        goes_on(what, "");
+        goes_on_everywhere(what, "", |_| {});
     }
 }
 
 /// Other mounts over /proc and /dev/shm.
 #[test]
 fn with_mounts_of_its_own_it_forks() {
-    goes_on("mounts", "");
+    goes_on_everywhere("mounts", "", |_| {});
 }
 
 /// By glibc's signal to each thread that it knows: the agent's are none of them.
@@ -289,16 +303,14 @@ fn what_another_user_executes_says_that_it_is_not_managed() {
 #[test]
 fn with_few_descriptors_it_goes_on_and_forks() {
     for number in ["3", "16"] {
-        goes_on("descriptors", number);
+        goes_on_everywhere("descriptors", number, |_| {});
     }
 }
 
 /// It has as many as it may, and forks and spawns.
 #[test]
 fn with_no_descriptor_to_spare_it_forks_and_spawns() {
-    if let Some(run) = goes_on("brink", "") {
-        assert!(run.stderr.is_empty(), "{}", run.stderr);
-    }
+    goes_on_everywhere("brink", "", |run| assert!(run.stderr.is_empty(), "{}", run.stderr));
 }
 
 /// From before the start: what the agent opens it opens under a limit that it raises for a moment.
@@ -312,11 +324,13 @@ fn with_few_descriptors_from_the_start_it_is_managed() {
     let script = format!("ulimit -S -n 6; exec {program} 64 2");
     let command = words(["sh", "-c", &script]);
     let before = plain(&command);
-    let after = folded(&turn.options("48M"), &command);
-    assert_same(&before, &after);
-    assert!(after.stderr.is_empty(), "{}", after.stderr);
-    assert!(after.peaks.anon_bytes < before.peaks.anon_bytes, "nothing was reclaimed");
-    turn.assert_clean(&after);
+    for mode in MODES {
+        let after = folded(&turn.options_in(mode, "48M"), &command);
+        assert_same(&before, &after);
+        assert!(after.stderr.is_empty(), "{mode}: {}", after.stderr);
+        assert!(after.peaks.anon_bytes < before.peaks.anon_bytes, "{mode}: nothing was reclaimed");
+        turn.assert_clean(&after);
+    }
 }
 
 /// A command for a shell, by root without the right to raise hard limits; `None` if that cannot be had.
@@ -340,10 +354,13 @@ fn with_a_hard_limit_on_descriptors_it_is_not_managed() {
         Err(why) => return skipped(&why),
     };
     let Some(command) = without_raising(&format!("ulimit -n 6; exec {program} 64 2")) else { return };
-    let (before, after) = (plain(&command), folded(&turn.options("48M"), &command));
-    assert_same(&before, &after);
-    assert_eq!(after.stderr.matches("runs outside the budget").count(), 1, "{}", after.stderr);
-    turn.assert_clean(&after);
+    let before = plain(&command);
+    for mode in MODES {
+        let after = folded(&turn.options_in(mode, "48M"), &command);
+        assert_same(&before, &after);
+        assert_eq!(after.stderr.matches("runs outside the budget").count(), 1, "{mode}: {}", after.stderr);
+        turn.assert_clean(&after);
+    }
 }
 
 /// Lowered behind that: the fork cannot be followed, and the program is ended with a line instead of a child that reads zeros.
@@ -356,8 +373,10 @@ fn a_hard_limit_on_descriptors_that_comes_late_ends_who_forks() {
     };
     let Some(command) = without_raising(&format!("exec {program} hard")) else { return };
     assert_eq!(plain(&command).stdout, WELL);
-    let after = folded(&turn.options("48M"), &command);
-    assert_eq!(after.shell_status(), 125, "{}", after.stderr);
-    assert!(after.stderr.contains("hard limit on descriptors"), "{}", after.stderr);
-    turn.assert_clean(&after);
+    for mode in MODES {
+        let after = folded(&turn.options_in(mode, "48M"), &command);
+        assert_eq!(after.shell_status(), 125, "{mode}: {}", after.stderr);
+        assert!(after.stderr.contains("hard limit on descriptors"), "{mode}: {}", after.stderr);
+        turn.assert_clean(&after);
+    }
 }
