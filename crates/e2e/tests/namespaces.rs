@@ -113,6 +113,24 @@ fn with_a_network_of_their_own_they_are_let_go() {
     assert_eq!(run.stderr.matches("namespace of process ids").count(), 1, "{}", run.stderr);
 }
 
+/// As docs/programs.md has it: in user mode nobody can give it back. It is ended with a line, and reads no zeros before.
+#[test]
+fn with_a_network_of_its_own_a_child_is_ended_in_user_mode() {
+    let turn = turn("strangers-secluded-user-mode");
+    let command = match turn.compile("strangers.c", &["-pthread"]) {
+        Ok(program) => words([&program, "secluded", &turn.word("swap")]),
+        Err(why) => return skipped(&why),
+    };
+    if cfg!(not(target_arch = "x86_64")) || plain(&command).stdout.starts_with(b"no ") {
+        return skipped("there is no user mode here, or there are no such namespaces");
+    }
+    let run = folded(&turn.options_in("--user-mode", "24M"), &command);
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(said.starts_with("the first of its namespace\nthe child: 9 instead of 0"), "{said}{}", run.stderr);
+    assert_eq!(run.stderr.matches("a forked process cannot take its memory over").count(), 1, "{}", run.stderr);
+    turn.assert_clean(&run);
+}
+
 /// A child by a raw system call is ended, and not the process that has for us the number that it has for itself. While such a
 /// child lives, libc's forks go on.
 #[test]

@@ -59,6 +59,25 @@ fn another_user_forks() {
     goes_on("user", "");
 }
 
+/// As docs/user-mode.md has it: there nobody can bring what such a child misses. It is ended with a line, and reads no zeros before.
+#[test]
+fn another_users_child_is_ended_in_user_mode() {
+    for what in ["user", "threads"] {
+        let turn = turn(&format!("rights-user-mode-{what}"));
+        let command = match turn.compile("rights.c", &["-pthread"]) {
+            Ok(program) => words([&program, what]),
+            Err(why) => return skipped(&why),
+        };
+        if cfg!(not(target_arch = "x86_64")) || plain(&command).stdout != WELL {
+            return skipped("there is no user mode here, or no other user to become");
+        }
+        let run = folded(&turn.options_in("--user-mode", "48M"), &command);
+        assert_eq!(String::from_utf8_lossy(&run.stdout), "0, equal, child 109\n", "{what}: {}", run.stderr);
+        assert_eq!(run.stderr, "pleat: a forked process cannot take its memory over: os error 13\n", "{what}");
+        turn.assert_clean(&run);
+    }
+}
+
 #[test]
 fn without_capabilities_it_forks() {
     goes_on_everywhere("capabilities", "", |_| {});
@@ -140,8 +159,7 @@ fn a_user_namespace_is_refused() {
 /// file for it.
 #[test]
 fn inside_another_root_it_forks() {
-    let Some(run) = goes_on("root", "") else { return };
-    assert!(!run.stderr.contains("outside the budget"), "{}", run.stderr);
+    goes_on_everywhere("root", "", |run| assert!(!run.stderr.contains("outside the budget"), "{}", run.stderr));
 }
 
 /// A new root for a program: itself as `/program`, and the libraries that `ldd` names.
