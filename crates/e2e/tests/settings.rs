@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 
 use pleat_e2e::nobody::{SYSCTL, as_nobody, compare, compare_source, possible};
-use pleat_e2e::{Setting, folded_by, plain_by, pleat_words, skipped, turn, words};
+use pleat_e2e::{Setting, assert_same, command, folded_by, plain, plain_by, pleat_words, skipped, turn, words};
 
 const DEVICE: &str = "/dev/userfaultfd";
 
@@ -91,6 +91,50 @@ fn who_gets_no_fork_events_is_told_so() {
         turn.assert_clean(&run);
         compare(&turn, "24M", &program);
     }
+}
+
+/// The ways of docs/deploy.md, each by itself: the capability alone, as a unit of systemd gives it; and where a container's profile
+/// forbids the system call, the device, which root may open, or who has been given it and the capability.
+#[test]
+fn a_capability_or_the_device_is_enough() {
+    let turn = turn("ways");
+    let compiled = possible().and_then(|()| Ok([turn.compile("fork.c", &[])?, turn.compile("withheld.c", &[])?]));
+    let [fork, withheld] = match compiled {
+        Ok(programs) => programs,
+        Err(why) => return skipped(&why),
+    };
+    // Makes the places of the test everybody's.
+    if let Err(why) = as_nobody(&turn, words(["true"])) {
+        return skipped(&why);
+    }
+    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let may_trace =
+        [nobody.map(str::to_owned).to_vec(), words(["--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace"])];
+    let (may_trace, filtered) = (may_trace.concat(), words([&withheld]));
+    for around in [&may_trace, &filtered] {
+        if !plain(&[&around[..], &words(["true"])].concat()).status.success() {
+            return skipped("no capability to give, or no filters of system calls");
+        }
+    }
+    let given = match Given::by_device() {
+        Ok(given) => given,
+        Err(error) => return skipped(&format!("{DEVICE}: {error}")),
+    };
+    let job = words([&fork, "28", "1"]);
+    let before = plain(&job);
+    for around in [may_trace.clone(), filtered.clone(), [&may_trace[..], &filtered].concat()] {
+        let run = [&around[..], &pleat_words(&turn.options("24M"), &job)].concat();
+        let after = folded_by(command(&run));
+        assert_same(&before, &after);
+        assert_eq!(after.stderr, "", "{around:?}");
+        turn.assert_folded(&after);
+        turn.assert_clean(&after);
+    }
+    drop(given);
+    let run = [&filtered[..], &pleat_words(&turn.options_in("--user-mode", "24M"), &job)].concat();
+    let refused = folded_by(command(&run));
+    assert_eq!((refused.shell_status(), refused.stderr.lines().count()), (125, 1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("seccomp filter"), "{}", refused.stderr);
 }
 
 /// A child's memory is registered with nobody when it is forked, and khugepaged fills such memory up with zeros: here it never rests.
