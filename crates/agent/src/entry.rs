@@ -3,10 +3,11 @@
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 
-use pager::ledger::{Ledger, MAGIC, PROCESSES_MAX, Phase, Process};
+use pager::ledger::{Ledger, MAGIC, Notice, PROCESSES_MAX, Phase, Process};
 use sys::Errno;
 
 use crate::custodian::Custodian;
+use crate::failure::say;
 
 /// The ledger of the run and our entry in it.
 #[derive(Clone, Copy)]
@@ -116,7 +117,14 @@ pub(crate) fn is_in_user_mode(ledger: &Ledger) -> bool {
     ledger.user_mode.load(Ordering::Relaxed) != 0
 }
 
-/// Claims an entry for this process.
+/// Of those for whom there is no entry the first says so.
+pub(crate) fn say_full(ledger: &Ledger) {
+    if ledger.is_first(Notice::Outside) {
+        say(format_args!("a process runs outside the budget: the run has {PROCESSES_MAX} already"));
+    }
+}
+
+/// Claims an entry for this process; `None` if all are taken.
 pub(crate) fn claim(ledger: &'static Ledger, Identity { pid, is_elsewhere }: Identity) -> Option<Membership> {
     let used = ledger.processes_used.load(Ordering::Acquire) as usize;
     let free = ledger.processes[..used.min(PROCESSES_MAX)].iter().find(|entry| take(entry, pid));

@@ -448,6 +448,7 @@ impl Agent {
             if self.keeper().is_some() {
                 fail(format_args!("more than {} processes in one run", pager::ledger::PROCESSES_MAX));
             }
+            entry::say_full(parents.ledger);
             return false;
         };
         *self.membership.lock() = membership;

@@ -159,7 +159,7 @@ fn join(environment: *const *const c_char, register: RegisterForkHandlers, beari
         return stay_idle(ledger, NO_MEMORY);
     }
     let Some(identity) = identity else { return stay_idle(ledger, STRANGE) };
-    let Some(membership) = entry::claim(ledger, identity) else { return };
+    let Some(membership) = entry::claim(ledger, identity) else { return entry::say_full(ledger) };
     failure::note_in(&membership);
     let fault = variable(environment, pager::ledger::FAULT_VARIABLE.as_bytes()).map(CStr::to_bytes).map(Vec::from);
     // Where /proc cannot be read nothing can be found later either: the agent stays idle.

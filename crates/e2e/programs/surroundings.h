@@ -1,4 +1,5 @@
 // What a process changes about itself besides its rights: flags, limits, namespaces, and its user with several threads.
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -86,6 +87,24 @@ static int few_descriptors(void) {
     return setrlimit(RLIMIT_NOFILE, &limits);
 }
 
+// One more than its user has now: all threads count.
+static int one_more_process(void) {
+    rlim_t count = 0;
+    DIR *all = opendir("/proc");
+    for (struct dirent *entry; (entry = readdir(all));) {
+        char path[280], line[256];
+        unsigned user = 0, threads = 0;
+        snprintf(path, sizeof path, "/proc/%s/status", entry->d_name);
+        FILE *status = fopen(path, "r");
+        if (!status) continue;
+        while (fgets(line, sizeof line, status)) sscanf(line, "Uid: %u", &user), sscanf(line, "Threads: %u", &threads);
+        fclose(status);
+        if (user == getuid()) count += threads;
+    }
+    closedir(all);
+    return limit(RLIMIT_NPROC, count + 1);
+}
+
 // Half of it has been swapped out, and half is new: one mapping to us, and several to the kernel where something knows of the first
 // half only.
 static int grow_new(uint64_t *old) {
@@ -150,6 +169,7 @@ static int enter_user_namespace(void) {
 
 static int change_surroundings(const char *what) {
     if (!strcmp(what, "hard")) return few_descriptors();
+    if (!strcmp(what, "processes")) return one_more_process();
     if (!strcmp(what, "brink")) return brink();
     if (!strcmp(what, "flags")) return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     if (!strcmp(what, "pages")) return prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);

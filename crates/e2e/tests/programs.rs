@@ -6,8 +6,8 @@ use std::process::Command;
 
 use bench::size::mib;
 use pleat_e2e::{
-    Run, Spill, Turn, assert_same, assert_within, compare, compare_spilling, folded, folded_again, plain, program,
-    python, skipped, stats, turn, words,
+    MODES, Run, Spill, Turn, assert_same, assert_within, compare, compare_in, compare_spilling, folded, folded_again,
+    plain, program, python, skipped, stats, turn, words,
 };
 
 /// Whether a command can be run at all.
@@ -29,6 +29,15 @@ fn cpython_with_a_dictionary_that_does_not_fold_enough() {
     let turn = turn("cpython-spills");
     let job = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/jobs/dictionary.py");
     compare(&turn, &words([python(), job, "200000", "4000"]), &[19]);
+}
+
+/// By fork, by a server that forks, and by fork and exec.
+#[test]
+fn cpythons_pools_of_processes() {
+    let turn = turn("pools");
+    for mode in MODES {
+        compare_in(mode, &turn, &words([python(), &program("pools.py")]), &[44], Spill::May);
+    }
 }
 
 #[test]

@@ -107,6 +107,26 @@ fn who_is_not_dumped_forks_in_user_mode() {
     assert_eq!((&run.stdout[..], &run.stderr[..]), (&b"0, equal, child 0\n"[..], ""));
 }
 
+/// As docs/programs.md has it: a child that gets no thread for its agent is ended with a line. Its parent goes on.
+#[test]
+fn a_child_without_a_thread_for_its_agent_is_ended() {
+    let turn = turn("user-processes");
+    let program = possible().and_then(|()| turn.compile("rights.c", &["-pthread"]));
+    let command = program.and_then(|program| command(&turn, "48M", &words([&program, "processes"])));
+    let run = match command {
+        Ok(command) => folded_by(command),
+        Err(why) => return skipped(&why),
+    };
+    let said = String::from_utf8_lossy(&run.stdout);
+    if said == "0, equal, child 2\n" && run.stderr.is_empty() {
+        return skipped("a limit on processes does not hold for nobody");
+    }
+    assert_eq!(said, "0, equal, child 109\n", "{}", run.stderr);
+    assert!(run.stderr.contains("a forked process gets no thread"), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    turn.assert_clean(&run);
+}
+
 /// Without a thread of the agent's in the way; managed as before.
 #[test]
 fn a_user_namespace_in_user_mode() {
