@@ -7,8 +7,8 @@ static struct {
     struct io_uring_cqe *answers;
 } io;
 
-static int open_ring(void) {
-    struct io_uring_params about = {0};
+static int open_ring(unsigned flags) {
+    struct io_uring_params about = {.flags = flags, .sq_thread_idle = 1000};
     io.file = (int)syscall(SYS_io_uring_setup, 32, &about);
     if (io.file < 0) return 0;
     int shared = MAP_SHARED | MAP_POPULATE, access = PROT_READ | PROT_WRITE;
@@ -32,7 +32,9 @@ static void ask(int what, int flags, int file, void *memory, unsigned bytes, uin
     __atomic_store_n(io.tail, *io.tail + 1, __ATOMIC_RELEASE);
 }
 
-static void submit(int count) { check("io_uring_enter", syscall(SYS_io_uring_enter, io.file, count, 0, 0, 0, 0), count); }
+static void submit(int count) {
+    check("io_uring_enter", syscall(SYS_io_uring_enter, io.file, count, 0, IORING_ENTER_SQ_WAKEUP, 0, 0), count);
+}
 
 // Each answer is the length that was asked for.
 static void await(int count) {
@@ -95,7 +97,7 @@ static void ring_rounds(void) {
 }
 
 static void ring(void) {
-    if (!open_ring()) return (void)printf("no io_uring: %s\n", strerror(errno));
+    if (!open_ring(0)) return (void)printf("no io_uring: %s\n", strerror(errno));
     struct iovec *parts = (void *)buffer(251);
     for (int at = 0; at < ASKED; at++) {
         parts[at] = (struct iovec){buffer(at), BUFFER};
@@ -110,6 +112,10 @@ static void ring(void) {
     check("no buffers any more", syscall(SYS_io_uring_register, io.file, IORING_UNREGISTER_BUFFERS, 0, 0), 0);
     ring_round(ring_file, 0, 0);
     late_answers();
+    close(io.file);
+    // A thread of the kernel's takes the requests by itself.
+    check("a ring that is looked at", open_ring(IORING_SETUP_SQPOLL), 1);
+    for (int kind = 0; kind <= 2; kind += 2) ring_round(ring_file, kind, 5 + kind);
     close(ring_file), close(io.file);
     printf("ring\n");
 }
