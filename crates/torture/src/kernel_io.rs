@@ -1,7 +1,7 @@
 //! Steps in which the kernel reads and writes the memory, and others that run on it.
 
+use core::cell::Cell;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::calls;
 use crate::content::{self, Key, PAGE};
@@ -168,13 +168,14 @@ fn no_access(worker: &mut Worker) -> Done {
     if result == Err(libc::EFAULT) { Ok(()) } else { Err(Trouble::Other("a write from nowhere", 0)) }
 }
 
-/// What the signal handler has found; one signal at a time for each thread, on a stack of its own.
-static HANDLED: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Where this thread's signal handler has run; 0 until it has.
+    static HANDLED_AT: Cell<usize> = const { Cell::new(0) };
+}
 
 extern "C" fn on_signal(_signal: c_int) {
-    let mut frame = [HANDLED.load(Ordering::Relaxed) as u64; 1500];
-    core::hint::black_box(&mut frame);
-    HANDLED.fetch_add(1, Ordering::Relaxed);
+    let mut frame = [HANDLED_AT.get() as u64; 1500];
+    HANDLED_AT.set(core::hint::black_box(&raw mut frame).addr());
 }
 
 /// A signal handler on a stack that may be out of memory.
@@ -188,14 +189,14 @@ fn signal_stack(worker: &mut Worker) -> Done {
     let stack = libc::stack_t { ss_sp: at as *mut c_void, ss_flags: 0, ss_size: BYTES };
     let none = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
     let mut before = none;
-    let before_count = HANDLED.load(Ordering::Relaxed);
+    HANDLED_AT.set(0);
     // SAFETY: zeros are a valid sigaction.
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
     action.sa_sigaction = on_signal as *const () as usize;
     action.sa_flags = libc::SA_ONSTACK;
     // SAFETY: the stack is ours alone, and is left before it is unmapped.
     unsafe { libc::sigaltstack(&raw const stack, &raw mut before) };
-    // SAFETY: the handler touches its stack and an atomic.
+    // SAFETY: the handler touches its stack and a word of this thread's.
     unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut()) };
     calls::sleep_us(300);
     // SAFETY: sends this thread a signal for which there is a handler.
@@ -203,8 +204,8 @@ fn signal_stack(worker: &mut Worker) -> Done {
     // SAFETY: the handler has returned.
     unsafe { libc::sigaltstack(&raw const before, core::ptr::null_mut()) };
     calls::unmap(at, BYTES).map_err(of("munmap"))?;
-    let handled = HANDLED.load(Ordering::Relaxed);
-    if handled > before_count { Ok(()) } else { Err(Trouble::Other("signal", handled as u64)) }
+    let handled_at = HANDLED_AT.get();
+    if (at..at + BYTES).contains(&handled_at) { Ok(()) } else { Err(Trouble::Other("signal", handled_at as u64)) }
 }
 
 /// A thread for a moment, on a stack that libc keeps for the next one.
