@@ -421,7 +421,7 @@ const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
 /// As for ioctl.
 pub(crate) unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if user_mode::is_armed() {
-        // The program has no userfaultfd there.
+        // The program has no userfaultfd there, unless by the device: the kernel keeps it off what is managed (EBUSY).
         // SAFETY: the caller's promise.
         return unsafe { syscall(process::IOCTL, c_long::from(file), request, argument) as c_int };
     }
