@@ -37,7 +37,7 @@ static void fill(void *memory, size_t bytes, uint64_t key) {
     for (size_t at = 0; at < bytes / 8; at++) ((uint64_t *)memory)[at] = word(key, at);
 }
 
-static void expect(const char *what, const void *memory, size_t bytes, uint64_t key) {
+__attribute__((unused)) static void expect(const char *what, const void *memory, size_t bytes, uint64_t key) {
     for (size_t at = 0; at < bytes / 8; at++)
         if (((const uint64_t *)memory)[at] != word(key, at)) {
             printf("%s: word %zu of %zu is %llx, not %llx\n", what, at, bytes / 8,

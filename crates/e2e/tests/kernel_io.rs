@@ -67,6 +67,14 @@ fn messages_vectors_answers_and_futexes() {
     }
 }
 
+/// What `user_mode.rs` proves where calls are trapped.
+#[test]
+fn every_pointer_of_a_call_is_brought_in() {
+    if let Some(run) = crossed("answers.c", "calls") {
+        assert_cold(&run);
+    }
+}
+
 /// `O_DIRECT` under pressure, vmsplice and splice, `MSG_ZEROCOPY`: what the kernel holds by itself, longer than a call.
 #[test]
 fn pages_that_the_kernel_holds() {

@@ -75,6 +75,17 @@ fn the_kernel_reads_and_writes_cold_memory_in_user_mode() {
     }
 }
 
+/// The rows of `calls.rs` in pleat-sys: each piece of memory lies across two pages that are out, with one byte on the second.
+#[test]
+fn every_pointer_of_a_call_is_brought_in() {
+    let Some(run) = compare_source("user-answers", "24M", "answers.c", &["DIRECTORY"]) else { return };
+    assert_cold(&run);
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(said.lines().count() > 300, "{said}");
+    let refused: Vec<_> = said.lines().filter(|line| line.contains("Bad address")).collect();
+    assert_eq!(refused, Vec::<&str>::new());
+}
+
 /// Stacks are kept.
 #[test]
 fn performance_events_in_user_mode() {

@@ -22,6 +22,8 @@ pub(super) enum Piece {
     Arr(u8, u8, u16),
     /// Bytes at the first, as many as the four bytes at the second say.
     LenPtr(u8, u8),
+    /// What getsockopt writes, which is not always as much as its length says.
+    Answer,
     /// `struct iovec`s and what they point at.
     Iov(u8, u8),
     /// `struct msghdr` and what it points at.
@@ -40,8 +42,10 @@ pub(super) enum Piece {
     Ioctl,
     /// Bytes at the first, as many as the second says, with what looks like a pointer inside.
     Words(u8, u8),
-    /// The `struct iovec`s of `KEYCTL_INSTANTIATE_IOV`.
-    KeyVector,
+    /// The buffer of keyctl, or its `struct iovec`s, by what is asked.
+    Key,
+    /// What a `struct sigevent` of `mq_notify` points at.
+    Cookie(u8),
     /// The array of semctl's GETALL and SETALL.
     Sems,
     /// The other side of `process_vm_readv`, if it is this process.
@@ -83,8 +87,8 @@ pub(super) enum Class {
 }
 
 use Piece::{
-    Any, Arr, Buf, Fix, Ioctl, Iov, KeyVector, LenPtr, Msg, Msgs, Past, Populated, Prog, Program, RegisterSet, Remote,
-    Requests, Residency, Sems, Sets, Str, Strs, Value, WaitPair, Waits, Words,
+    Answer, Any, Arr, Buf, Cookie, Fix, Ioctl, Iov, Key, LenPtr, Msg, Msgs, Past, Populated, Prog, Program,
+    RegisterSet, Remote, Requests, Residency, Sems, Sets, Str, Strs, Value, WaitPair, Waits, Words,
 };
 
 const NONE: Class = Class::Holds(&[]);
@@ -161,7 +165,7 @@ static CALLS: &[(u16, &str, Class)] = &[
     (52, "getpeername", Class::Holds(&[LenPtr(1, 2)])),
     (53, "socketpair", Class::Holds(&[Fix(3, 8)])),
     (54, "setsockopt", Class::Holds(&[Buf(3, 4), Prog(3)])),
-    (55, "getsockopt", Class::Holds(&[LenPtr(3, 4)])),
+    (55, "getsockopt", Class::Holds(&[LenPtr(3, 4), Answer])),
     (56, "clone", Class::Process),
     (57, "fork", Class::Process),
     (58, "vfork", Class::Process),
@@ -282,7 +286,7 @@ static CALLS: &[(u16, &str, Class)] = &[
     (173, "ioperm", NONE),
     (174, "create_module", NONE),
     (175, "init_module", Class::Holds(&[Buf(0, 1), Str(2)])),
-    (176, "delete_module", NONE),
+    (176, "delete_module", ANY),
     (177, "get_kernel_syms", NONE),
     (178, "query_module", NONE),
     (179, "quotactl", ANY),
@@ -350,13 +354,13 @@ static CALLS: &[(u16, &str, Class)] = &[
     (241, "mq_unlink", ANY),
     (242, "mq_timedsend", Class::Holds(&[Buf(1, 2), Fix(4, 16)])),
     (243, "mq_timedreceive", Class::Holds(&[Buf(1, 2), Fix(3, 4), Fix(4, 16)])),
-    (244, "mq_notify", ANY),
+    (244, "mq_notify", Class::Holds(&[Any, Cookie(1)])),
     (245, "mq_getsetattr", ANY),
     (246, "kexec_load", ANY),
     (247, "waitid", Class::Holds(&[Fix(2, 128), Fix(4, 144)])),
     (248, "add_key", Class::Holds(&[Str(0), Str(1), Buf(2, 3)])),
     (249, "request_key", ANY),
-    (250, "keyctl", Class::Holds(&[Any, Buf(2, 3), Buf(3, 4), KeyVector])),
+    (250, "keyctl", Class::Holds(&[Any, Key])),
     (251, "ioprio_set", NONE),
     (252, "ioprio_get", NONE),
     (253, "inotify_init", NONE),
@@ -420,7 +424,7 @@ static CALLS: &[(u16, &str, Class)] = &[
     (311, "process_vm_writev", Class::Holds(&[Iov(1, 2), Arr(3, 4, 16), Remote])),
     (312, "kcmp", Class::Holds(&[Fix(4, 12)])),
     (313, "finit_module", ANY),
-    (314, "sched_setattr", Class::Holds(&[Fix(1, 128)])),
+    (314, "sched_setattr", ANY),
     (315, "sched_getattr", Class::Holds(&[Buf(1, 2)])),
     (316, "renameat2", ANY),
     (317, "seccomp", Class::Holds(&[Program])),

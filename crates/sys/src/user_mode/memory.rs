@@ -23,6 +23,8 @@ pub(super) const VECTOR_MAX: u64 = 1024;
 const REQUESTS_MAX: u64 = 1 << 16;
 /// Pages of one range that cannot be touched before the rest is left to the kernel.
 const FAILURES_MAX: u32 = 8;
+/// What `mq_notify` keeps for who waits (`NOTIFY_COOKIE_LEN`).
+const COOKIE_BYTES: u64 = 32;
 /// Most that one read or write of the kernel transfers (`MAX_RW_COUNT`).
 pub(super) const TRANSFER_MAX: u64 = 0x7fff_f000;
 
@@ -46,6 +48,14 @@ pub(super) fn copy_in<const N: usize>(from: u64) -> Option<[u64; N]> {
 pub(super) fn copy_out<const N: usize>(to: u64, words: [u64; N]) -> bool {
     // SAFETY: the program names the place for the kernel to write to; `copy` answers false where it cannot be written.
     is_address(to) && unsafe { copy(to as *mut u8, words.as_ptr().cast(), N * 8) }
+}
+
+/// The four bytes there, or 0.
+fn number_at(at: u64) -> u64 {
+    let mut bytes = [0_u8; 4];
+    // SAFETY: four bytes into four; `copy` answers false instead of faulting on the source.
+    let whole = is_address(at) && unsafe { copy(bytes.as_mut_ptr(), at as *const u8, 4) };
+    if whole { u64::from(u32::from_ne_bytes(bytes)) } else { 0 }
 }
 
 fn is_address(value: u64) -> bool {
@@ -81,6 +91,7 @@ impl Memory<'_> {
             Piece::Past(at, length) => self.add(of(at).saturating_add(of(length).min(TRANSFER_MAX)), 8),
             Piece::Arr(at, count, bytes) => self.add(of(at), of(count).min(TRANSFER_MAX) * u64::from(bytes)),
             Piece::LenPtr(at, length) => self.with_length(of(at), of(length)),
+            Piece::Answer => self.answer(of(1) & 0xffff_ffff, of(2) & 0xffff_ffff, of(3), of(4)),
             Piece::Iov(at, count) => self.vector(of(at), of(count)),
             Piece::Msg(at) => self.message(of(at)),
             Piece::Msgs(at, count) => self.elements(of(at), of(count), 64, Self::message),
@@ -93,8 +104,15 @@ impl Memory<'_> {
                 self.add(of(at), of(length).min(STRUCTURE_BYTES));
                 self.words(of(at), of(length).min(256));
             }
-            // KEYCTL_INSTANTIATE_IOV.
-            Piece::KeyVector if of(0) == 20 => self.vector(of(2), of(3)),
+            Piece::Key => self.key(arguments),
+            // SIGEV_THREAD.
+            Piece::Cookie(at) => {
+                if let Some([cookie, how]) = copy_in(of(at))
+                    && how >> 32 == 2
+                {
+                    self.add(cookie, COOKIE_BYTES);
+                }
+            }
             // GETALL and SETALL; SEMMSL is 32000 semaphores of two bytes.
             Piece::Sems if matches!(of(2), 13 | 17) => self.add(of(3), 64000),
             Piece::Remote if of(0) == u64::from(super::armed_process()) => self.vector(of(3), of(4)),
@@ -110,7 +128,7 @@ impl Memory<'_> {
             }
             // MADV_POPULATE_READ and MADV_POPULATE_WRITE.
             Piece::Populated if matches!(of(2), 22 | 23) => self.add(of(0), of(1)),
-            Piece::KeyVector | Piece::Sems | Piece::Remote | Piece::RegisterSet | Piece::Populated => {}
+            Piece::Sems | Piece::Remote | Piece::RegisterSet | Piece::Populated => {}
         }
     }
 
@@ -197,11 +215,56 @@ impl Memory<'_> {
 
     fn with_length(&mut self, start: u64, length: u64) {
         self.add(length, 4);
-        // SAFETY: four bytes into eight; `copy` answers false instead of faulting on the source.
-        let mut bytes = [0_u8; 4];
-        // SAFETY: as said.
-        if is_address(length) && unsafe { copy(bytes.as_mut_ptr(), length as *const u8, 4) } {
-            self.add(start, u64::from(u32::from_ne_bytes(bytes)).min(TRANSFER_MAX));
+        self.add(start, number_at(length).min(TRANSFER_MAX));
+    }
+
+    /// Options of getsockopt that use more memory than their length says.
+    fn answer(&mut self, level: u64, option: u64, value: u64, length: u64) {
+        const SOCKET: u64 = 1;
+        const IP: u64 = 0;
+        const IPV6: u64 = 41;
+        const TCP: u64 = 6;
+        const GET_FILTER: u64 = 26;
+        const IP_MSFILTER: u64 = 41;
+        const MCAST_MSFILTER: u64 = 48;
+        const ZEROCOPY_RECEIVE: u64 = 35;
+        let number = |at: u64| number_at(value.saturating_add(at));
+        match (level, option) {
+            // Instructions of eight bytes.
+            (SOCKET, GET_FILTER) => self.add(value, (number_at(length) * 8).min(TRANSFER_MAX)),
+            // imsf_numsrc and gf_numsrc count the array behind the structure.
+            (IP, IP_MSFILTER) => self.add(value, (16 + number(12) * 4).min(TRANSFER_MAX)),
+            (IP | IPV6, MCAST_MSFILTER) => self.add(value, (144 + number(140) * 128).min(TRANSFER_MAX)),
+            // copybuf_address and msg_control, with their lengths.
+            (TCP, ZEROCOPY_RECEIVE) => {
+                for at in [24, 40] {
+                    if let Some([buffer, bytes]) = copy_in(value.saturating_add(at)) {
+                        self.add(buffer, (bytes & 0xffff_ffff).min(TRANSFER_MAX));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn key(&mut self, arguments: &[u64; 6]) {
+        const UPDATE: u64 = 2;
+        const DESCRIBE: u64 = 6;
+        const READ: u64 = 11;
+        const INSTANTIATE: u64 = 12;
+        const GET_SECURITY: u64 = 17;
+        const INSTANTIATE_IOV: u64 = 20;
+        const DH_COMPUTE: u64 = 23;
+        let [option, _, buffer, length, structure, _] = *arguments;
+        match option & 0xffff_ffff {
+            UPDATE | DESCRIBE | READ | INSTANTIATE | GET_SECURITY => self.add(buffer, length.min(TRANSFER_MAX)),
+            INSTANTIATE_IOV => self.vector(buffer, length),
+            // The names in a struct keyctl_kdf_params.
+            DH_COMPUTE => {
+                self.add(buffer, length.min(TRANSFER_MAX));
+                self.words(structure, 16);
+            }
+            _ => {}
         }
     }
 

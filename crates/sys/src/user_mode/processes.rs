@@ -30,6 +30,9 @@ const CLONE_SETTLS: u64 = 0x8_0000;
 const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 /// `struct clone_args` up to `set_tid_size`; the flags come first, stack and thread block at 5 to 7.
 const CLONE_WORDS: usize = 8;
+/// Where `set_tid_size` ends, and most of such numbers (`MAX_PID_NS_LEVEL`).
+const SET_TID_END: u64 = 80;
+const PID_NAMESPACES_MAX: u64 = 32;
 /// Room of a stack of which only the top is known, or needed.
 const STACK_BYTES: u64 = 64 << 10;
 const THREAD_BLOCK_BYTES: u64 = 8192;
@@ -86,6 +89,12 @@ pub(super) fn make(context: &mut Context, place: Place) {
     if let (number::CLONE3, Some(words)) = (context.rax as usize, copy_in::<4>(arguments[0])) {
         // Where the kernel writes ids: pidfd, child_tid, parent_tid.
         words[1..].iter().for_each(|at| memory.add(*at, 8));
+        // And where it reads them: set_tid, set_tid_size.
+        if arguments[1] >= SET_TID_END
+            && let Some([ids, count]) = copy_in(arguments[0].saturating_add(SET_TID_END - 16))
+        {
+            memory.add(ids, count.min(PID_NAMESPACES_MAX) * 4);
+        }
     }
     memory.hold.publish();
     memory.bring_in();
