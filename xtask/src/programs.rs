@@ -8,6 +8,7 @@ mod languages;
 mod numbers;
 mod run;
 mod servers;
+mod stress;
 mod table;
 mod tools;
 
@@ -24,6 +25,7 @@ use self::languages::LANGUAGES;
 use self::numbers::NUMBERS;
 use self::run::{Ran, Under};
 use self::servers::SERVERS;
+use self::stress::STRESS;
 use self::table::{PROGRAMS, Program};
 use self::tools::TOOLS;
 use crate::{sh, test};
@@ -65,7 +67,7 @@ pub(crate) struct Options {
 
 /// Every program there is.
 fn all() -> impl Iterator<Item = &'static Program> {
-    PROGRAMS.iter().chain(LANGUAGES).chain(TOOLS).chain(DOCUMENTS).chain(SERVERS).chain(NUMBERS)
+    PROGRAMS.iter().chain(LANGUAGES).chain(TOOLS).chain(DOCUMENTS).chain(SERVERS).chain(NUMBERS).chain(STRESS)
 }
 
 /// One run, as a line of JSON.
