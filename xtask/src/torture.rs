@@ -31,7 +31,10 @@ const USER_MODE: &str = "--user-mode";
 /// What to do.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The first seed; each run takes the next.
+    /// The first seed; each run takes the next
+    ///
+    /// A seed fixes the steps that each thread takes, what they do it with, and what pages are written to (a sound swap file, a small
+    /// one, none, or one that fails). It does not fix the order between threads and processes, nor when pleat folds a page.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How long in all.
@@ -124,7 +127,7 @@ fn run_seed(options: &Options, seed: u64, seconds: u64) -> Result<(u64, u64)> {
         }
         let is_excused = swap.excuse().is_some_and(|excuse| said.complaints.contains(excuse));
         let beyond = if is_excused { "; beyond its budget" } else { "" };
-        Ok((done, said.output.lines().next().unwrap_or_default().to_owned() + beyond))
+        Ok((done, said.output.lines().take(2).collect::<Vec<_>>().join("; ") + beyond))
     })?;
     println!("seed {seed}: {told}");
     Ok(done)
