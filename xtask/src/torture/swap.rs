@@ -10,7 +10,8 @@ const FAULT: &str = "PLEAT_FAULT";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Swap {
     Sound,
-    /// Full after a moment: a fifteenth of what the program has in use.
+    /// Full after a moment: the program has 64 MiB in use in two processes, and each of them has such a file. With one of 4 MiB
+    /// the budget is met.
     Small,
     None,
     /// Each write fails.
@@ -46,7 +47,7 @@ impl Swap {
             _ => vec!["--swap".into(), dir.into()],
         };
         if self == Self::Small {
-            options.extend(["--swap-size".into(), "4M".into()]);
+            options.extend(["--swap-size".into(), "1M".into()]);
         }
         options
     }
@@ -72,7 +73,7 @@ impl fmt::Display for Swap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sound => "a sound swap file",
-            Self::Small => "a swap file of 4 MiB",
+            Self::Small => "a swap file of 1 MiB for each process",
             Self::None => "no swap file",
             Self::Unwritable => "a swap file that cannot be written",
             Self::Asked => "swap as asked for",
