@@ -23,7 +23,7 @@ pub(super) fn leavings(mark: &str) -> BTreeSet<String> {
         all.extend(ids.map(|id| format!("System V {kind} {id}")));
     }
     add_empty_groups(Path::new("/sys/fs/cgroup"), &mut all);
-    all.extend(marked(mark).map(|pid| described(pid)));
+    all.extend(marked(mark).map(described));
     all
 }
 
