@@ -19,7 +19,7 @@ END
 
 const ONE: Program = Program { needs: &[("stress-ng", "stress-ng")], prepare: SAID, ..PLAIN };
 
-/// Who gives up CAP_SYS_PTRACE may have no userfaultfd: docs/programs.md.
+/// Who gives up `CAP_SYS_PTRACE` may have no userfaultfd: docs/programs.md.
 const UNPRIVILEGED: &str = "runs outside the budget: userfaultfd is not permitted";
 
 pub(super) const STRESS: &[Program] = &[

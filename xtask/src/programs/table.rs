@@ -148,6 +148,12 @@ pub(super) const PROGRAMS: &[Program] = &[
                         for (l = 0; l < 40 + 120 * rand(); l++) body = body sprintf("%d line %d %f\n", c * k, l, rand())
                         printf "M 100644 inline d%d/f%d\ndata %d\n%s\n", int(rand() * 40), int(rand() * 90), length(body), body
                     }
+                    # A large file now and then: its forms are held at once, or 40 % of the memory would be less than pleat takes.
+                    if (c % 60 == 0) {
+                        body = ""
+                        for (l = 0; l < 12000; l++) body = body sprintf("%d line %d %f\n", l % 300 ? l : c, l, l / 7)
+                        printf "M 100644 inline large\ndata %d\n%s\n", length(body), body
+                    }
                 }
             }' | git -C big fast-import --quiet
         "#,
@@ -197,7 +203,7 @@ END
     Program { name: "java-serial", what: "java, serial collector", run: "java -Xmx200m -XX:+UseSerialGC -cp $INPUT Objects 150000", ..JAVA },
     Program { name: "java-parallel", what: "java, parallel collector", run: "java -Xmx200m -XX:+UseParallelGC -cp $INPUT Objects 150000", ..JAVA },
     Program { name: "java-g1", what: "java, G1 collector", run: "java -Xmx200m -XX:+UseG1GC -cp $INPUT Objects 150000", ..JAVA },
-    Program { name: "java-z", what: "java, Z collector", run: "java -Xmx300m -XX:+UseZGC -cp $INPUT Objects 150000", ..JAVA },
+    Program { name: "java-z", what: "java, Z collector: its heap is shared memory, of the rest both shares are the least budget", run: "java -Xmx300m -XX:+UseZGC -cp $INPUT Objects 150000", ..JAVA },
     Program {
         name: "java-shenandoah",
         what: "java, Shenandoah collector",
