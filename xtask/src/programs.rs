@@ -8,6 +8,7 @@ mod languages;
 mod numbers;
 mod run;
 mod servers;
+mod stress;
 mod table;
 mod tools;
 
@@ -24,6 +25,7 @@ use self::languages::LANGUAGES;
 use self::numbers::NUMBERS;
 use self::run::{Ran, Under};
 use self::servers::SERVERS;
+use self::stress::STRESS;
 use self::table::{PROGRAMS, Program};
 use self::tools::TOOLS;
 use crate::{sh, test};
@@ -65,7 +67,7 @@ pub(crate) struct Options {
 
 /// Every program there is.
 fn all() -> impl Iterator<Item = &'static Program> {
-    PROGRAMS.iter().chain(LANGUAGES).chain(TOOLS).chain(DOCUMENTS).chain(SERVERS).chain(NUMBERS)
+    PROGRAMS.iter().chain(LANGUAGES).chain(TOOLS).chain(DOCUMENTS).chain(SERVERS).chain(NUMBERS).chain(STRESS)
 }
 
 /// One run, as a line of JSON.
@@ -73,6 +75,8 @@ fn all() -> impl Iterator<Item = &'static Program> {
 struct Line<'a> {
     program: &'a str,
     share_percent: u64,
+    /// What the budget is of the plain peak: more than asked for where that would be less than pleat takes.
+    real_percent: u64,
     with: &'a [String],
     budget_bytes: u64,
     verdict: &'a str,
@@ -99,6 +103,7 @@ impl<'a> Line<'a> {
         Self {
             program: program.name,
             share_percent: share,
+            real_percent: real_percent(budget, plain.peak_bytes),
             with,
             budget_bytes: budget,
             verdict,
@@ -112,6 +117,11 @@ impl<'a> Line<'a> {
             messages: &folded.messages,
         }
     }
+}
+
+/// The part of its memory that a program gets.
+fn real_percent(budget: u64, plain_peak_bytes: u64) -> u64 {
+    (budget as f64 * 100.0 / plain_peak_bytes.max(1) as f64).round() as u64
 }
 
 /// Runs them one after the other.
@@ -172,7 +182,7 @@ fn check_in(program: &Program, options: &Options, dir: &Path, timeout: Duration)
     ensure!(plain.status == program.status, "ends with {} without pleat: {}", plain.status, plain.stderr);
     let mut bad = 0;
     for share in &options.share {
-        let budget = (plain.peak_bytes * share / 100).max(BUDGET_MIN);
+        let budget = budget(plain.peak_bytes, *share);
         let under = Under::Pleat { budget, with: &options.with };
         let mut folded = run::run(program, dir, under, timeout)?;
         if verdict(program, &plain, &folded, budget) == "over" {
@@ -185,6 +195,11 @@ fn check_in(program: &Program, options: &Options, dir: &Path, timeout: Duration)
         report(&line, &plain, &folded, options)?;
     }
     Ok(bad)
+}
+
+/// What a program gets that is to have this share of its memory.
+fn budget(plain_peak_bytes: u64, share: u64) -> u64 {
+    (plain_peak_bytes * share / 100).max(BUDGET_MIN)
 }
 
 /// What to say of a run.
@@ -212,8 +227,13 @@ fn verdict(program: &Program, plain: &Ran, folded: &Ran, budget: u64) -> &'stati
 
 fn report(line: &Line<'_>, plain: &Ran, folded: &Ran, options: &Options) -> Result<()> {
     let verdict = line.verdict;
+    let raised = if line.real_percent == line.share_percent {
+        String::new()
+    } else {
+        format!(" (the least budget: {} %)", line.real_percent)
+    };
     println!(
-        "{:<16} {:>3} %  {verdict:<9} peak {} of {} ({:.0} %), {:.1} s against {:.1} s, {} processes, {} reclaimed",
+        "{:<16} {:>3} %{raised}  {verdict:<9} peak {} of {} ({:.0} %), {:.1} s against {:.1} s, {} processes, {} reclaimed",
         line.program,
         line.share_percent,
         mib(line.peak_bytes),
@@ -247,4 +267,18 @@ fn indented(text: &str) -> String {
     const LINES: usize = 30;
     let skipped = text.lines().count().saturating_sub(LINES);
     text.lines().skip(skipped).fold(String::new(), |all, line| all + "    " + line + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 34 MiB, 40 % would be less than pleat takes: it gets 47 %, and that is what is said.
+    #[test]
+    fn the_share_that_is_told_is_the_real_one() {
+        let real = |peak: u64, share| real_percent(budget(peak, share), peak);
+        assert_eq!([60, 40].map(|share| real(34 << 20, share)), [60, 47]);
+        assert_eq!([60, 40].map(|share| real(23 << 20, share)), [70, 70]);
+        assert!((1..=100).all(|share| real(12_345_678_901, share) == share));
+    }
 }

@@ -1,30 +1,40 @@
 //! `cargo x torture`: the program that does to its memory whatever Linux allows, plain and under a tiny budget.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+mod left;
+mod run;
+mod swap;
+
+use std::path::Path;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
+use self::run::{Run, Said};
+use self::swap::Swap;
 use crate::sh;
 
 /// A run of one seed. Short, because more seeds find more than longer runs.
 const RUN: Duration = Duration::from_secs(20);
 /// What a run may take to end.
 const GRACE: Duration = Duration::from_mins(3);
-/// In the environment of a run, for what it starts to be told from what others do.
-const MARK: &str = "PLEAT_TORTURE";
 /// Fewer pages folded up and brought back for each step than this, and what was tortured was not pleat. Ten times as many are usual.
 const ENCODED_PER_STEP_MIN: u64 = 10;
 const DECODED_PER_STEP_MIN: u64 = 3;
-/// What is said where all is well: children that nobody can follow are ended, and filters are refused in user mode.
-const USUAL: [&str; 2] = ["was forked by a raw system call", "a seccomp filter is refused"];
+/// What pleat says where all is well: children that nobody can follow are ended.
+const USUAL: &str = "was forked by a raw system call and is ended";
+/// The same in user mode, which documents what it refuses.
+const USUAL_IN_USER_MODE: [&str; 3] =
+    ["a seccomp filter is refused", "userfaultfd is refused", "io_uring_setup is refused"];
+const USER_MODE: &str = "--user-mode";
 
 /// What to do.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The first seed; each run takes the next.
+    /// The first seed; each run takes the next
+    ///
+    /// A seed fixes the steps that each thread takes, what they do it with, and what pages are written to (a sound swap file, a small
+    /// one, none, or one that fails). It does not fix the order between threads and processes, nor when pleat folds a page.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How long in all.
@@ -99,54 +109,62 @@ pub(crate) fn in_passing() -> Result<()> {
 
 /// One seed; steps and processes of it.
 fn run_seed(options: &Options, seed: u64, seconds: u64) -> Result<(u64, u64)> {
-    let swap = sh::target_dir().join("torture").join(format!("swap-{}", std::process::id()));
-    std::fs::create_dir_all(&swap)?;
-    let stats = swap.with_extension("json");
-    let mark = format!("{}-{seed}", std::process::id());
-    let before = leavings(&mark);
-    let program = sh::release("pleat-torture");
-    let mut command = if options.plain {
-        Command::new(&program)
-    } else {
-        let mut command = Command::new(sh::release("pleat"));
-        command.args(["run", "--ram", &options.ram, "--swap"]).arg(&swap).arg("--stats").arg(&stats);
-        command.args(&options.with).arg("--").arg(&program);
-        command
-    };
+    let is_asked = Swap::is_asked(&options.with, |name| std::env::var_os(name));
+    let swap = Swap::of(seed, is_asked);
+    if !options.plain {
+        println!("seed {seed}: {swap}");
+    }
+    let run = Run::new(&seed.to_string())?;
+    let mut command = command(options, swap, &run);
     command.args(["--seed", &seed.to_string(), "--seconds", &seconds.to_string()]);
-    if options.with.iter().any(|option| option == "--user-mode") {
+    let time = Duration::from_secs(seconds) + GRACE;
+    let (done, told) = run.judged(&mut command, time, |run, status, said| {
+        let done = judge(run, status, said)?;
+        if !options.plain {
+            let is_in_user_mode = options.with.iter().any(|option| option == USER_MODE);
+            assert_usual(&said.complaints, swap, is_in_user_mode)?;
+            assert_folded(&run.stats(), done.0)?;
+        }
+        let is_excused = swap.excuse().is_some_and(|excuse| said.complaints.contains(excuse));
+        let beyond = if is_excused { "; beyond its budget" } else { "" };
+        Ok((done, said.output.lines().take(2).collect::<Vec<_>>().join("; ") + beyond))
+    })?;
+    println!("seed {seed}: {told}");
+    Ok(done)
+}
+
+fn command(options: &Options, swap: Swap, run: &Run) -> Command {
+    let program = sh::release("pleat-torture");
+    if options.plain {
+        return Command::new(program);
+    }
+    let mut command = Command::new(sh::release("pleat"));
+    command.args(["run", "--ram", &options.ram, "--stats"]).arg(run.stats());
+    command.args(swap.options(&run.swap(), &options.with)).args(&options.with).arg("--").arg(program);
+    command.envs(swap.fault());
+    if options.with.iter().any(|option| option == USER_MODE) {
         command.arg("--others-miss");
     }
-    command.env(MARK, &mark);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let late = Instant::now() + Duration::from_secs(seconds) + GRACE;
-    while child.try_wait()?.is_none() {
-        if Instant::now() > late {
-            child.kill()?;
-            child.wait()?;
-            bail!("it does not end");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let output = child.wait_with_output()?;
-    let (said, complaints) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(output.status.success() && said.contains("all well"), "{}: {said}{complaints}", output.status);
-    ensure!(std::fs::read_dir(&swap)?.next().is_none(), "files left in {}", swap.display());
-    std::fs::remove_dir(&swap)?;
-    ensure!(processes_of(&program).is_empty(), "processes left: {:?}", processes_of(&program));
-    let left = left_since(&before, &mark);
-    ensure!(left.is_empty(), "left behind: {left:?}");
-    let line = said.lines().next().unwrap_or_default();
-    println!("seed {seed}: {line}");
+    command
+}
+
+/// Whether the program says that all is well; its steps and processes.
+fn judge(run: &Run, status: ExitStatus, said: &Said) -> Result<(u64, u64)> {
+    ensure!(status.success() && said.output.contains("all well"), "it ends with {status}");
+    ensure!(!run.is_at_work(&sh::release("pleat-torture")), "it has ended, and not all of its processes");
+    let line = said.output.lines().next().unwrap_or_default();
     let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
-    let done = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if !options.plain {
-        let unusual = complaints.lines().filter(|line| line.starts_with("pleat:"));
-        unusual.filter(|line| !USUAL.iter().any(|usual| line.contains(usual))).for_each(|line| println!("  {line}"));
-        assert_folded(&stats, done.0)?;
-        std::fs::remove_file(&stats)?;
-    }
-    Ok(done)
+    numbers.next().zip(numbers.next()).context("it does not say how much it has done")
+}
+
+/// Whether pleat has said nothing but what is known and right.
+fn assert_usual(complaints: &str, swap: Swap, is_in_user_mode: bool) -> Result<()> {
+    let of_mode: &[&str] = if is_in_user_mode { &USUAL_IN_USER_MODE } else { &[] };
+    let is_usual = |line: &&str| of_mode.iter().chain(&[USUAL]).chain(&swap.excuse()).any(|usual| line.contains(usual));
+    let unusual: Vec<&str> =
+        complaints.lines().filter(|line| line.starts_with("pleat:")).filter(|line| !is_usual(line)).collect();
+    ensure!(unusual.is_empty(), "pleat is not expected to say\n{}", unusual.join("\n"));
+    Ok(())
 }
 
 /// Whether its memory has gone through pleat, and not beside it.
@@ -159,63 +177,8 @@ fn assert_folded(stats: &Path, steps: u64) -> Result<()> {
     Ok(())
 }
 
-/// What is there of all that a run could leave: shared memory of both kinds, semaphores, messages, cgroups in which there is
-/// nobody, and processes of `pleat` with this mark.
-fn leavings(mark: &str) -> BTreeSet<String> {
-    let mut all: BTreeSet<String> = entries(Path::new("/dev/shm")).map(|path| path.display().to_string()).collect();
-    for kind in ["shm", "sem", "msg"] {
-        let table = std::fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
-        let ids = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
-        all.extend(ids.map(|id| format!("System V {kind} {id}")));
-    }
-    add_empty_groups(Path::new("/sys/fs/cgroup"), &mut all);
-    let marked = processes_of(&sh::release("pleat")).into_iter().filter(|process| has_mark(process, mark));
-    all.extend(marked.map(|process| format!("pleat: {}", process.display())));
-    all
-}
-
-/// Whether this is in the environment that a process was started with.
-fn has_mark(process: &Path, mark: &str) -> bool {
-    let environment = std::fs::read(process.join("environ")).unwrap_or_default();
-    let wanted = format!("{MARK}={mark}");
-    environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
-}
-
-fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
-    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
-}
-
-/// Adds the cgroups below `dir` that hold no process.
-fn add_empty_groups(dir: &Path, all: &mut BTreeSet<String>) {
-    for group in entries(dir).filter(|path| path.is_dir() && !path.is_symlink()) {
-        if std::fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| pids.is_empty()) {
-            all.insert(group.display().to_string());
-        }
-        add_empty_groups(&group, all);
-    }
-}
-
-/// What is new since then, and stays: other programs of the machine make such things for a moment.
-fn left_since(before: &BTreeSet<String>, mark: &str) -> BTreeSet<String> {
-    let late = Instant::now() + Duration::from_secs(2);
-    let mut left = &leavings(mark) - before;
-    while !left.is_empty() && Instant::now() < late {
-        std::thread::sleep(Duration::from_millis(50));
-        left = &left & &leavings(mark);
-    }
-    left
-}
-
-/// Processes that run this program. Those of this target directory only: another checkout may be tested beside.
-fn processes_of(program: &Path) -> Vec<PathBuf> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
-    processes.filter(|path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == program)).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
-
     use clap::Parser;
 
     use super::*;
@@ -267,19 +230,20 @@ mod tests {
         assert!(all[2].as_ref().is_err_and(|error| error.contains("no pages_encoded")), "{all:?}");
     }
 
-    /// Not those that others run of the same program.
+    /// A line that nobody has thought of is a failure; so is one that is right elsewhere.
     #[test]
-    fn a_process_is_known_by_its_mark() {
-        let mut command = Command::new("cat");
-        command.env(MARK, "1-2").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut marked = command.spawn().expect("there is a cat");
-        // It has an environment once it runs, a moment after it was started.
-        marked.stdin.as_mut().expect("piped above").write_all(b"x").expect("it runs");
-        marked.stdout.as_mut().expect("piped above").read_exact(&mut [0]).expect("it runs");
-        let process = PathBuf::from(format!("/proc/{}", marked.id()));
-        let found = ["1-2", "1-22"].map(|mark| has_mark(&process, mark));
-        marked.kill().expect("it runs");
-        marked.wait().expect("it was started here");
-        assert_eq!(found, [true, false]);
+    fn what_pleat_says_is_known_or_wrong() {
+        const FORKED: &str =
+            "pleat: process 7 was forked by a raw system call and is ended: pleat can follow libc's fork only";
+        const FILTER: &str = "pleat: a seccomp filter is refused in user mode";
+        const FULL: &str = "pleat: the budget of 24 MiB cannot be met, the program goes on above it: raise --ram, or allow more swap with --swap";
+        let is_usual = |line: &str, swap, is_in_user_mode| {
+            assert_usual(&format!("fork 7, spawn 8\n{FORKED}\n{line}\n"), swap, is_in_user_mode).is_ok()
+        };
+        assert!(is_usual(FORKED, Swap::Sound, false));
+        assert_eq!([true, false].map(|mode| is_usual(FILTER, Swap::Sound, mode)), [true, false]);
+        let swaps = [Swap::Small, Swap::Asked, Swap::Sound, Swap::None, Swap::Unwritable];
+        assert_eq!(swaps.map(|swap| is_usual(FULL, swap, false)), [true, true, false, false, false]);
+        assert!(!is_usual("pleat: process 7 runs outside the budget: userfaultfd is not permitted", Swap::Asked, true));
     }
 }

@@ -1,6 +1,7 @@
 //! A program that does to its memory whatever Linux allows, at random but repeatable, and checks every byte.
 //!
-//! Processes with several threads take steps drawn from a seed; each knows what its memory must hold. The first process
+//! Processes with several threads take steps drawn from a seed: it fixes which ones each thread takes, and not the order between
+//! threads and processes. Each knows what its memory must hold. The first process
 //! only watches: that all of them get on, and that nothing is left at the end. Where something is wrong it says the
 //! seed, the thread and the step, and ends with 3.
 
@@ -8,6 +9,7 @@ mod area;
 mod calls;
 mod clones;
 mod content;
+mod drawn;
 mod forks;
 mod heap;
 mod kernel_io;
@@ -91,7 +93,7 @@ fn main() -> ExitCode {
     }
     report.processes.fetch_add(cli.processes, Relaxed);
     let seen = watch(report, &first, &cli);
-    end(report, &first, seen)
+    end(report, &first, seen, &cli)
 }
 
 /// The life of one of the first processes.
@@ -179,7 +181,7 @@ fn reap(first: &[libc::pid_t]) -> Option<String> {
 }
 
 /// Ends all, and says how it went.
-fn end(report: &Report, first: &[libc::pid_t], mut wrong: Option<String>) -> ExitCode {
+fn end(report: &Report, first: &[libc::pid_t], mut wrong: Option<String>, cli: &Cli) -> ExitCode {
     report.stop.store(1, Relaxed);
     let start = Instant::now();
     // When a step was last done or a process last ended: on a machine with other work the last steps take long.
@@ -223,11 +225,24 @@ fn end(report: &Report, first: &[libc::pid_t], mut wrong: Option<String>) -> Exi
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    wrong = wrong.or_else(|| report.failure());
+    tell(report, cli, wrong.or_else(|| report.failure()))
+}
+
+/// Says what has been done, and whether it is right.
+fn tell(report: &Report, cli: &Cli, wrong: Option<String>) -> ExitCode {
     let counts = worker::kinds().zip(&report.done).map(|(kind, done)| format!("{} {}", kind.0, done.load(Relaxed)));
     eprintln!("{}", counts.collect::<Vec<_>>().join(", "));
     println!("{} steps in {} processes", report.steps(), report.processes.load(Relaxed));
-    match wrong {
+    let (drawn, expected) = (report.drawn(cli.processes * THREADS as u64), drawn::expected(cli.seed, cli.processes));
+    println!(
+        "{}",
+        match drawn {
+            Some(drawn) => format!("the first {} steps of each thread are {drawn:016x}", drawn::STEPS),
+            None => format!("not every thread has taken {} steps", drawn::STEPS),
+        }
+    );
+    let other = drawn.filter(|drawn| *drawn != expected).map(|_| format!("the seed draws {expected:016x}"));
+    match wrong.or(other) {
         None => {
             println!("all well");
             ExitCode::SUCCESS

@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use crate::calls;
+use crate::drawn::Drawn;
 
 /// Threads of all processes that can be at work at once.
 pub(crate) const SLOTS: usize = 128;
@@ -32,6 +33,9 @@ pub(crate) struct Report {
     /// Processes there have been.
     pub(crate) processes: AtomicU64,
     pub(crate) done: [AtomicU64; STEPS_MAX],
+    /// What threads have drawn, and how many of them.
+    drawn: AtomicU64,
+    drawn_by: AtomicU64,
     /// 1 for a kind of step that is left out.
     pub(crate) skipped: [AtomicU32; STEPS_MAX],
     /// 1 if a process may miss what another reads of it: pleat's user mode.
@@ -57,6 +61,17 @@ impl Report {
     /// Steps done so far.
     pub(crate) fn steps(&self) -> u64 {
         self.done.iter().map(|done| done.load(Relaxed)).sum()
+    }
+
+    /// Notes the first steps of a thread.
+    pub(crate) fn has_drawn(&self, drawn: Drawn) {
+        self.drawn.fetch_xor(drawn.number(), Relaxed);
+        self.drawn_by.fetch_add(1, Relaxed);
+    }
+
+    /// The first steps of all threads, if each of so many has drawn as many as count.
+    pub(crate) fn drawn(&self, threads: u64) -> Option<u64> {
+        (self.drawn_by.load(Relaxed) == threads).then(|| self.drawn.load(Relaxed))
     }
 
     /// Notes what went wrong, if it is the first, and ends this process.

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::area::{Area, Bad};
 use crate::calls::{self, Errno};
+use crate::drawn::{self, Drawn};
 use crate::random::Random;
 use crate::report::{Report, Slot};
 use crate::zero_copy::{self, Flight};
@@ -54,6 +55,8 @@ pub(crate) struct Worker {
     /// Which thread of which process this is.
     pub(crate) stream: u64,
     pub(crate) step: u64,
+    /// The first steps of a thread that nobody has forked.
+    drawn: Drawn,
     /// When it began.
     begun_ns: u64,
     /// How many forks lie between it and the first process.
@@ -106,7 +109,7 @@ impl Process {
         // and enumerations whose first variant is 0.
         let process_memory = unsafe { &mut *(place as *mut Self) };
         for (number, worker) in process_memory.workers.iter_mut().enumerate() {
-            (worker.seed, worker.stream) = (seed, process * 16 + number as u64);
+            (worker.seed, worker.stream) = (seed, drawn::stream(process, number));
             worker.random = Random::new(seed, worker.stream);
             (worker.number, worker.pages_max, worker.knows_others) = (number, pages_max, true);
         }
@@ -209,20 +212,18 @@ impl Worker {
     pub(crate) fn run(&mut self, steps: u64) {
         let report = report();
         let Some(slot) = report.claim() else { return };
-        let weight: usize = kinds().map(|kind| kind.1).sum();
-        for _ in 0..steps {
+        for step in 1..=steps {
             if report.is_over() {
                 break;
             }
-            let mut drawn = self.random.below(weight);
-            let (number, kind) = kinds()
-                .enumerate()
-                .find(|(_, kind)| {
-                    let is_it = drawn < kind.1;
-                    drawn = drawn.wrapping_sub(kind.1);
-                    is_it
-                })
-                .expect("below the sum of all");
+            let number = drawn::next_kind(&mut self.random);
+            if self.depth == 0 && step <= drawn::STEPS {
+                self.drawn.add(self.stream, step, number);
+                if step == drawn::STEPS {
+                    report.has_drawn(self.drawn);
+                }
+            }
+            let kind = kinds().nth(number).expect("drawn from all");
             if report.skipped[number].load(Ordering::Relaxed) == 0 {
                 self.take(slot, number, kind);
             }
