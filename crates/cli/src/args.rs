@@ -123,7 +123,7 @@ pub(crate) struct RunArgs {
     #[arg(verbatim_doc_comment, long, value_name = "DIR|FILE|none", env = "PLEAT_SWAP", hide_env_values = true)]
     pub(crate) swap: Option<PathBuf>,
 
-    /// The most the swap file may take [default: four times the budget, at most half of what is free there]
+    /// The most the swap file of a process may take [default: four times the budget, at most half of what is free there]
     #[arg(long, value_name = "SIZE", env = "PLEAT_SWAP_SIZE", hide_env_values = true, value_parser = size)]
     pub(crate) swap_size: Option<ByteCount>,
 
