@@ -112,7 +112,7 @@ fn a_process_that_ends_at_once_costs_less_than_a_millisecond() {
             let slower = if mode.is_empty() { 1.0 } else { (plain_ms[1] / USUAL_MS).max(1.0) };
             added_ms < ALLOWED_MS * slower
         });
-        if are_short.fold(true, |all, is_short| all && is_short) {
+        if are_short.filter(|is_short| !is_short).count() == 0 {
             return;
         }
     }
