@@ -15,19 +15,19 @@ fn goes_on(what: &str, number: &str) -> Option<Run> {
 
 /// The same in every mode. `check`: what must be true of each run besides.
 fn goes_on_everywhere(what: &str, number: &str, check: impl Fn(&Run)) {
-    for mode in MODES {
-        goes_on_in(mode, what, number, |turn, run| {
-            turn.assert_folded(run);
-            check(run);
-        });
-    }
+    goes_on_in(MODES, what, number, |turn, run| {
+        turn.assert_folded(run);
+        check(run);
+    });
 }
 
+/// The same with permission. `check`: what must be true of the run besides.
 fn goes_on_and(what: &str, number: &str, check: impl Fn(&Turn, &Run)) -> Option<Run> {
-    goes_on_in("", what, number, check)
+    goes_on_in(&[""], what, number, check)
 }
 
-fn goes_on_in(mode: &str, what: &str, number: &str, check: impl Fn(&Turn, &Run)) -> Option<Run> {
+/// The same in these modes; what pleat said in the last of them.
+fn goes_on_in(modes: &[&str], what: &str, number: &str, check: impl Fn(&Turn, &Run)) -> Option<Run> {
     let turn = turn(&format!("rights-{what}{number}"));
     let program = match turn.compile("rights.c", &["-pthread"]) {
         Ok(program) => program,
@@ -44,12 +44,16 @@ fn goes_on_in(mode: &str, what: &str, number: &str, check: impl Fn(&Turn, &Run))
         skipped(&format!("{what} cannot be given up here: {}", String::from_utf8_lossy(&before.stdout)));
         return None;
     }
-    let after = folded(&turn.options_in(mode, "48M"), &command);
-    println!("{what} {number} {mode}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
-    assert_same(&before, &after);
-    check(&turn, &after);
-    turn.assert_clean(&after);
-    Some(after)
+    let mut last = None;
+    for mode in modes {
+        let after = folded(&turn.options_in(mode, "48M"), &command);
+        println!("{what} {number} {mode}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
+        assert_same(&before, &after);
+        check(&turn, &after);
+        turn.assert_clean(&after);
+        last = Some(after);
+    }
+    last
 }
 
 /// The agent's threads keep theirs, and the child's agent is let in because it is a child. It cannot reach the swap
