@@ -1,5 +1,5 @@
 // What calls read and answer through pointers: each piece of memory that a call is given lies across a border of pages, one byte of it behind
-// the border, and both pages are out when the call is made. One line a call, the same with and without pleat; "Bad address" stands in none.
+// the border (but for words that must be aligned), and both pages are out when the call is made. One line a call, the same with and without pleat; "Bad address" stands in none.
 // Each step runs twice: first it writes what the calls are to read, then everything leaves, then it makes the calls. answers [WHAT] DIRECTORY
 #define _GNU_SOURCE
 #include "cold.h"

@@ -75,7 +75,8 @@ fn the_kernel_reads_and_writes_cold_memory_in_user_mode() {
     }
 }
 
-/// The rows of `calls.rs` in pleat-sys: each piece of memory lies across two pages that are out, with one byte on the second.
+/// The rows of `calls.rs` in pleat-sys: each piece of memory, but for aligned words, lies across two pages that are out, with one byte on
+/// the second.
 #[test]
 fn every_pointer_of_a_call_is_brought_in() {
     let Some(run) = compare_source("user-answers", "24M", "answers.c", &["DIRECTORY"]) else { return };
@@ -129,8 +130,9 @@ fn a_child_without_a_thread_for_its_agent_is_ended() {
         Err(why) => return skipped(&why),
     };
     let said = String::from_utf8_lossy(&run.stdout);
-    if said == "0, equal, child 2\n" && run.stderr.is_empty() {
-        return skipped("a limit on processes does not hold for nobody");
+    // For root no limit holds; and there is none left where somebody of this user has started something since it was set.
+    if ["0, equal, child 0\n", "0, equal, child 2\n"].contains(&&said[..]) && run.stderr.is_empty() {
+        return skipped("a limit on processes does not hold, or others have reached it");
     }
     assert_eq!(said, "0, equal, child 109\n", "{}", run.stderr);
     assert!(run.stderr.contains("a forked process gets no thread"), "{}", run.stderr);

@@ -5,6 +5,7 @@
 use core::time::Duration;
 
 pub(crate) use core::hint::spin_loop;
+#[cfg(target_arch = "x86_64")]
 pub(crate) use core::sync::atomic::fence;
 pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -15,7 +16,8 @@ pub(crate) const SPINS: u32 = 200;
 /// Looks at somebody who is in a hurry before going ahead all the same: he may have lost his processor.
 pub(crate) const COURTESY_SPINS: u32 = 200;
 
-/// Waits until `word` differs from `value`, which it will in a moment; nobody wakes.
+/// For user mode. Waits until `word` differs from `value`, which it will in a moment; nobody wakes.
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn spin_while(word: &AtomicU64, value: u64) {
     let mut looks = 0;
     // Acquire: what was done before it changed.

@@ -19,12 +19,22 @@ pub(super) fn leavings(mark: &str) -> BTreeSet<String> {
     let mut all: BTreeSet<String> = entries(Path::new("/dev/shm")).map(|path| path.display().to_string()).collect();
     for kind in ["shm", "sem", "msg"] {
         let table = fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
-        let ids = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
-        all.extend(ids.map(|id| format!("System V {kind} {id}")));
+        all.extend(
+            table.lines().skip(1).filter_map(|line| left_id(kind, line)).map(|id| format!("System V {kind} {id}")),
+        );
     }
     add_empty_groups(Path::new("/sys/fs/cgroup"), &mut all);
     all.extend(marked(mark).map(described));
     all
+}
+
+/// The id in a line of such a table, unless it is shared memory whose maker lives: that of another run beside this one is not left.
+fn left_id<'a>(kind: &str, line: &'a str) -> Option<&'a str> {
+    let mut words = line.split_whitespace().skip(1);
+    let id = words.next()?;
+    let maker = if kind == "shm" { words.nth(2) } else { None };
+    let lives = maker.is_some_and(|pid| Path::new("/proc").join(pid).exists());
+    (!lives).then_some(id)
 }
 
 /// What is new since then, and stays: other programs of the machine make such things for a moment.
@@ -100,6 +110,15 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn shared_memory_is_left_once_its_maker_has_gone() {
+        let by =
+            |pid: u32| format!("         0    2261054   600    65536 {pid:>5} {pid:>5}      1     0     0     0     0");
+        let ids =
+            ["shm", "sem"].map(|kind| [std::process::id(), u32::MAX].map(|pid| left_id(kind, &by(pid)).is_some()));
+        assert_eq!(ids, [[false, true], [true, true]]);
+    }
 
     /// Not those that others run of the same program.
     #[test]

@@ -131,12 +131,12 @@ mod tests {
     /// Neither its processes nor its files, and nothing that was said is lost.
     #[test]
     fn nothing_stays_of_a_run_that_failed() {
-        let fails = "echo one; echo two >&2; touch $SWAP/file; (trap '' TERM HUP; sleep 1000) & exit 3";
+        let fails = "echo one; echo two >&2; touch $SWAP/file; (trap '' TERM HUP; exec sleep 1000) & until grep -q sleep /proc/$!/comm; do :; done; exit 3";
         let hangs = "echo one; echo two >&2; touch $SWAP/file; setsid sleep 1000 & sleep 1000";
         let leaves = "echo one; echo two >&2; touch $SWAP/file";
         for (name, script, time, wrong) in [
             ("fails", fails, 60_000, "exit status: 3"),
-            ("hangs", hangs, 100, "it does not end"),
+            ("hangs", hangs, 3000, "it does not end"),
             ("leaves", leaves, 60_000, "left behind"),
         ] {
             let (error, mark, dir) = failed(name, script, Duration::from_millis(time));

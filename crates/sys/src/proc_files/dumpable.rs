@@ -21,8 +21,8 @@ unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
-/// Opens a file of `directory`, that of this process in /proc, and once more as one that may be dumped where that is what it failed for: some microseconds in which others of
-/// its user may look into it.
+/// Opens a file of `directory`, that of this process in /proc. Where it fails because the process is not to be dumped, once
+/// more while it is: some microseconds in which others of its user may look into it.
 ///
 /// Not where it has another user than it was executed as: those who were nothing to it before would have a look at what it
 /// has from then. And not under a filter of system calls, which may end who asks.

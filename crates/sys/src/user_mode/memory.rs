@@ -218,20 +218,21 @@ impl Memory<'_> {
         self.add(start, number_at(length).min(TRANSFER_MAX));
     }
 
-    /// Options of getsockopt that use more memory than their length says.
+    /// Options of getsockopt that use more memory than their length says, those of SCTP and MPTCP left out.
     fn answer(&mut self, level: u64, option: u64, value: u64, length: u64) {
         const SOCKET: u64 = 1;
         const IP: u64 = 0;
         const IPV6: u64 = 41;
         const TCP: u64 = 6;
         const GET_FILTER: u64 = 26;
+        const INSTRUCTIONS_MAX: u64 = 4096;
         const IP_MSFILTER: u64 = 41;
         const MCAST_MSFILTER: u64 = 48;
         const ZEROCOPY_RECEIVE: u64 = 35;
         let number = |at: u64| number_at(value.saturating_add(at));
         match (level, option) {
             // Instructions of eight bytes.
-            (SOCKET, GET_FILTER) => self.add(value, (number_at(length) * 8).min(TRANSFER_MAX)),
+            (SOCKET, GET_FILTER) => self.add(value, number_at(length).min(INSTRUCTIONS_MAX) * 8),
             // imsf_numsrc and gf_numsrc count the array behind the structure.
             (IP, IP_MSFILTER) => self.add(value, (16 + number(12) * 4).min(TRANSFER_MAX)),
             (IP | IPV6, MCAST_MSFILTER) => self.add(value, (144 + number(140) * 128).min(TRANSFER_MAX)),
@@ -255,10 +256,12 @@ impl Memory<'_> {
         const GET_SECURITY: u64 = 17;
         const INSTANTIATE_IOV: u64 = 20;
         const DH_COMPUTE: u64 = 23;
-        let [option, _, buffer, length, structure, _] = *arguments;
+        const CAPABILITIES: u64 = 31;
+        let [option, first, buffer, length, structure, _] = *arguments;
         match option & 0xffff_ffff {
             UPDATE | DESCRIBE | READ | INSTANTIATE | GET_SECURITY => self.add(buffer, length.min(TRANSFER_MAX)),
             INSTANTIATE_IOV => self.vector(buffer, length),
+            CAPABILITIES => self.add(first, buffer.min(TRANSFER_MAX)),
             // The names in a struct keyctl_kdf_params.
             DH_COMPUTE => {
                 self.add(buffer, length.min(TRANSFER_MAX));
