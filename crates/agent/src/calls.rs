@@ -40,7 +40,6 @@ use crate::watcher::Agent;
 #[link(name = "c")]
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
-    pub(crate) fn getauxval(kind: c_ulong) -> c_ulong;
     pub(crate) fn pthread_self() -> usize;
     pub(crate) fn syscall(number: c_long, ...) -> c_long;
 }

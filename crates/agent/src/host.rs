@@ -127,8 +127,7 @@ fn keep_out(environment: *const *const c_char, reason: &str) {
 /// Where the program begins, the loader's word for it.
 fn program_address() -> u64 {
     const AT_ENTRY: c_ulong = 9;
-    // SAFETY: looks a number up in what the loader keeps.
-    unsafe { crate::calls::getauxval(AT_ENTRY) }
+    sys::process::auxiliary_value(AT_ENTRY)
 }
 
 /// Joins the run that the environment leads to.

@@ -1,13 +1,16 @@
 // Memory that a forked child does not have (MADV_DONTFORK): where it was the child finds room, and so does its agent. What
 // the child maps there holds zeros, and so it does for the children of the child. Memory that it has empty (MADV_WIPEONFORK)
 // holds zeros for each of them, whatever its parent had there, folded or not; so does what the kernel may drop (MAP_DROPPABLE,
-// where glibc's random numbers come from).
+// where glibc's random numbers come from). leftout [raw]: advised past libc.
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "raw.h"
 
 enum { PAGE = 4096, AREAS = 48, PAGES = 64, WIPED = 4 << 20, BULK = 40 << 20, DEPTH = 3, ROUNDS = 3 };
 
@@ -31,6 +34,8 @@ static void expect(const char *what, int depth, const uint64_t *memory, size_t b
     for (size_t at = 0; at < bytes / 8; at++)
         if (memory[at] != word(key, at)) wrong(what, depth, at, memory[at]);
 }
+
+static int (*advise)(void *, size_t, int) = madvise;
 
 static uint64_t *map(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -62,7 +67,7 @@ static void go_on(int depth) {
         areas[number] = map(PAGES * PAGE);
         expect_zeros("new memory", depth, areas[number], PAGES * PAGE);
         fill(areas[number], PAGES * PAGE, depth * AREAS + number);
-        if (madvise(areas[number], PAGES * PAGE, MADV_DONTFORK) != 0) perror("madvise"), _exit(1);
+        if (advise(areas[number], PAGES * PAGE, MADV_DONTFORK) != 0) perror("madvise"), _exit(1);
     }
     expect("the bulk", depth, bulk, BULK, 1000);
     for (int round = 0; round < (depth == 0 ? ROUNDS : 1); round++) {
@@ -84,11 +89,13 @@ static void go_on(int depth) {
     for (int number = 0; number < AREAS; number++) munmap(areas[number], PAGES * PAGE);
 }
 
-int main(void) {
+int main(int count, char **words) {
+    (void)words;
+    if (count > 1) advise = advise_raw;
     bulk = map(BULK);
     fill(bulk, BULK, 1000);
     wiped = map(WIPED);
-    if (madvise(wiped, WIPED, MADV_WIPEONFORK) != 0) perror("madvise"), _exit(1);
+    if (advise(wiped, WIPED, MADV_WIPEONFORK) != 0) perror("madvise"), _exit(1);
     droppable = mmap(NULL, WIPED, PROT_READ | PROT_WRITE, MAP_DROPPABLE | MAP_ANONYMOUS, -1, 0);
     if (droppable == MAP_FAILED) droppable = NULL;
     go_on(0);

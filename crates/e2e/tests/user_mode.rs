@@ -61,8 +61,10 @@ fn threads_use_and_change_the_same_memory_in_user_mode() {
 
 #[test]
 fn what_a_child_does_not_have_in_user_mode() {
-    let Some(run) = compare_source("user-left-out", "24M", "leftout.c", &[]) else { return };
-    assert!(!run.stderr.contains("cannot be met"), "{}: memory of the agent's is managed", run.stderr);
+    for arguments in [&[][..], &["raw"]] {
+        let Some(run) = compare_source("user-left-out", "24M", "leftout.c", arguments) else { return };
+        assert!(!run.stderr.contains("cannot be met"), "{}: memory of the agent's is managed", run.stderr);
+    }
 }
 
 /// What `kernel_io.rs` does with permissions.

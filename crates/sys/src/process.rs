@@ -2,7 +2,7 @@
 //! ended before the others (`pthread_exit`), and then says that there is none.
 
 use alloc::vec::Vec;
-use core::ffi::CStr;
+use core::ffi::{CStr, c_ulong};
 
 use page::{ByteCount, PAGE_BYTES, PageIndex};
 use rustix::event::{PollFd, PollFlags};
@@ -202,6 +202,17 @@ pub fn is_readable(path: &CStr) -> bool {
 /// Anonymous memory of this process that is resident now.
 pub fn resident_anonymous() -> Option<ByteCount> {
     crate::proc_files::resident_anonymous(open(c"/proc/thread-self/statm", OFlags::RDONLY).ok()?)
+}
+
+unsafe extern "C" {
+    /// Of libc, which looks it up in what the loader keeps.
+    fn getauxval(kind: c_ulong) -> c_ulong;
+}
+
+/// What the kernel has told the program when it was executed (`linux/auxvec.h`).
+pub fn auxiliary_value(kind: c_ulong) -> u64 {
+    // SAFETY: takes a number.
+    unsafe { getauxval(kind) }
 }
 
 /// Private memory of this process that may be written, resident or not.

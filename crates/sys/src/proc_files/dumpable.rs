@@ -9,17 +9,13 @@ use rustix::process::DumpableBehavior;
 
 use super::{READ, field_of_status};
 use crate::Errno;
+use crate::process::auxiliary_value;
 
 /// What the kernel says of the user when a program is executed (`linux/auxvec.h`).
 const AT_UID: c_ulong = 11;
 const AT_EUID: c_ulong = 12;
 const AT_GID: c_ulong = 13;
 const AT_EGID: c_ulong = 14;
-
-unsafe extern "C" {
-    /// Of libc, which reads what it has noted at the start.
-    fn getauxval(kind: c_ulong) -> c_ulong;
-}
 
 /// Opens a file of `directory`, that of this process in /proc. Where it fails because the process is not to be dumped, once
 /// more while it is: some microseconds in which others of its user may look into it.
@@ -44,13 +40,9 @@ pub(super) fn open(directory: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
 
 fn is_user_of_start() -> bool {
     use rustix::process::{getegid, geteuid, getgid, getuid};
-    let at_start = |what| {
-        // SAFETY: it reads what the kernel gave to the program when it was executed.
-        unsafe { getauxval(what) }
-    };
-    let users: [c_ulong; 2] = [getuid(), geteuid()].map(|user| user.as_raw().into());
-    let groups: [c_ulong; 2] = [getgid(), getegid()].map(|group| group.as_raw().into());
-    users == [AT_UID, AT_EUID].map(at_start) && groups == [AT_GID, AT_EGID].map(at_start)
+    let users: [u64; 2] = [getuid(), geteuid()].map(|user| user.as_raw().into());
+    let groups: [u64; 2] = [getgid(), getegid()].map(|group| group.as_raw().into());
+    users == [AT_UID, AT_EUID].map(auxiliary_value) && groups == [AT_GID, AT_EGID].map(auxiliary_value)
 }
 
 /// Whether calls of this thread are filtered, or that cannot be told.
