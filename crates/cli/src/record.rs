@@ -7,6 +7,7 @@ use std::io::{self, PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -30,6 +31,7 @@ const PIPE_BYTES: i32 = 1 << 20;
 /// A read that brings less is followed by a pause.
 const READ_BYTES_MIN: usize = 128 << 10;
 const PIPE_PAUSE: Duration = Duration::from_millis(2);
+const WATCH_PAUSE: Duration = Duration::from_millis(50);
 
 /// Samples that are written together.
 const SAMPLES_AT_ONCE: usize = 4096;
@@ -47,7 +49,8 @@ Examples:
   pleat record --light --ram 64M --out app.trace -- ./solver in.dat
 
 The program runs under valgrind's lackey (Debian: valgrind), some hundred times slower, and every access that it makes to
-memory is seen, but none that the kernel makes for it. Processes that it starts are not recorded. Time is instructions.
+memory is seen, but none that the kernel makes for it. Processes that it starts are not recorded, nor what it becomes by exec, as a
+wrapper does: name the program itself. Time is instructions.
 
 A trace has samples of how short pages get, by the codec of each system, taken when a page is referenced for the first, second, fourth, …
 time of what is kept.
@@ -148,6 +151,7 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
     let signals = Signals::catch_ends().context("cannot catch signals")?;
     let (lines, mut child) = start(&args.command)?;
     signals.forward_for_good(Pid::from_raw(child.id() as i32));
+    let watch = watch(child.id());
     let mut sampler = (!args.lines).then(|| Sampler::new(child.id()));
     let mut trace = trace::open_lackey(Unhurried(lines), args.grain());
     let copied = copy(&mut *trace, sampler.as_mut(), args, "lackey");
@@ -156,8 +160,30 @@ fn record(args: &RecordArgs) -> Result<ExitCode> {
         let _ = child.kill();
     }
     let status = child.wait()?;
+    if let Ok(Some(program)) = watch.join() {
+        let program = program.display();
+        eprintln!(
+            "pleat: the trace ends where the program executed {program}, which is not recorded: name that one itself"
+        );
+    }
     copied?;
     Ok(ExitCode::from(status_of(status)))
+}
+
+/// What comes to run in place of valgrind's tool, which does not go along with an exec; it keeps the pipe open, so that its end tells nothing.
+fn watch(pid: u32) -> JoinHandle<Option<PathBuf>> {
+    std::thread::spawn(move || {
+        let mut had_tool = false;
+        while let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) {
+            let is_tool = program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("lackey-"));
+            if had_tool && !is_tool {
+                return Some(program);
+            }
+            had_tool = is_tool;
+            std::thread::sleep(WATCH_PAUSE);
+        }
+        None
+    })
 }
 
 /// Starts the program under lackey, whose lines come out of the pipe.
@@ -169,7 +195,10 @@ fn start(command: &[OsString]) -> Result<(PipeReader, Child)> {
     // To be handed on to valgrind, which hides it from the program.
     fcntl(&writer, FcntlArg::F_SETFD(FdFlag::empty()))?;
     let mut valgrind = Command::new("valgrind");
-    valgrind.args(["--tool=lackey", "--trace-mem=yes"]).arg(format!("--log-fd={}", writer.as_raw_fd())).args(command);
+    valgrind
+        .args(["--tool=lackey", "--trace-mem=yes", "--child-silent-after-fork=yes"])
+        .arg(format!("--log-fd={}", writer.as_raw_fd()))
+        .args(command);
     let child = valgrind.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             let message = "valgrind is not installed (Debian: apt-get install valgrind)".to_owned();

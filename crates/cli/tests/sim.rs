@@ -177,6 +177,35 @@ fn a_recording_is_ended_by_a_signal() {
     assert!(rows[0]["references"].as_u64().unwrap() > 10_000, "{rows}");
 }
 
+/// What `sh -c SCRIPT` is recorded as: how many references, and what is said.
+fn recorded_script(script: &str) -> (u64, String) {
+    let trace = Temporary::new("script", b"");
+    let words = ["record", "--out", trace.path(), "--reduce", "0", "--", "sh", "-c", script];
+    let output = Command::new(env!("CARGO_BIN_EXE_pleat")).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let output = sim(&[trace.path(), "--replacement", "lru", "--pages", "1000", "--json", "-"]);
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (rows[0]["references"].as_u64().unwrap(), said)
+}
+
+#[test]
+fn a_recording_is_of_the_program_alone() {
+    if !can_record() {
+        return;
+    }
+    let counts = "i=0; while [ $i -lt 500 ]; do i=$((i + 1)); done";
+    let (itself, _) = recorded_script(counts);
+    let (parent, said) = recorded_script(&format!("({counts}); :"));
+    assert!(parent * 4 < itself && said.is_empty(), "{parent} references of the parent of {itself}: {said}");
+    let (_, said) = recorded_script("exec sleep 1");
+    assert!(
+        said.starts_with("pleat: the trace ends where the program executed ") && said.contains("/sleep, "),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 #[test]
 fn a_program_is_recorded() {
     if !can_record() {
