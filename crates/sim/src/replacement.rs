@@ -17,6 +17,7 @@ mod lru;
 mod min;
 mod opt;
 mod pleat;
+mod shadow;
 mod stack;
 #[cfg(test)]
 mod tests;
