@@ -28,16 +28,17 @@ fn scores(trace: &[u8], parts: &[f64]) -> Vec<(Score, Score)> {
     lru.into_iter().zip(pleat).collect()
 }
 
-/// Also where memory is nearly enough, which is hardest: there the few that have to leave are all that counts.
+/// Also where memory is nearly enough, which is hardest: there the few that have to leave are all that counts. At the cost of
+/// docs/decisions/0048-beside-a-cliff-nearly-all-wait.md.
 #[test]
 fn pleat_misses_about_as_often_as_lru() {
     for (pattern, recalls_max) in [
-        ("zipf:1", 0.2),
-        ("zipf:1.2", 0.1),
+        ("zipf:1", 0.3),
+        ("zipf:1.2", 0.27),
         ("rand", 0.65),
-        ("stack:1.2", 0.1),
+        ("stack:1.2", 0.22),
         ("3*zipf:1 sequential", 0.25),
-        ("sequential", 0.6),
+        ("sequential", 0.2),
     ] {
         for (lru, pleat) in scores(&trace_of(pattern), &[0.2, 0.5, 0.75, 0.9]) {
             assert_eq!(lru.pages, pleat.pages);
