@@ -25,7 +25,7 @@ const UNSEEN: (u64, u64) = (3, 10);
 const HALVINGS: usize = 4;
 /// Late soft faults for each miss from which on it is halved.
 const LATE_MAX: u64 = 16;
-/// Misses from which on LRU's are so many fewer that all of that is done.
+/// Misses, and those that LRU would have: from more on it is halved as often as may be.
 const BEHIND: (u64, u64) = (51, 50);
 /// How full memory is when pages begin to wait, as a divisor.
 const BEGINS_DIVISOR: u64 = 10;
@@ -148,7 +148,7 @@ impl Late {
 
 /// How many of `held` pages need not wait.
 fn unseen(held: PageCount, halvings: usize) -> PageCount {
-    PageCount((held.0 * UNSEEN.0 / UNSEEN.1) >> halvings)
+    PageCount((held.0.saturating_mul(UNSEEN.0) / UNSEEN.1) >> halvings)
 }
 
 impl Contender for Pleat {
@@ -234,6 +234,7 @@ mod tests {
         let mut late = Late::default();
         let held = PageCount(1000);
         assert_eq!([0, 1, 2, 3, 4].map(|halvings| unseen(held, halvings).0), [300, 150, 75, 37, 18]);
+        assert!(unseen(PageCount(u64::MAX), 0) > PageCount(u64::MAX / 11));
         assert_eq!(late.halvings(0), 0);
         for ahead in [0, 18, 99, 149, 150, 299, 300] {
             late.soft_fault(ahead, held);
