@@ -33,9 +33,9 @@ fn scores(trace: &[u8], parts: &[f64]) -> Vec<(Score, Score)> {
 #[test]
 fn pleat_misses_about_as_often_as_lru() {
     for (pattern, recalls_max) in [
-        ("zipf:1", 0.3),
-        ("zipf:1.2", 0.27),
-        ("rand", 0.65),
+        ("zipf:1", 0.55),
+        ("zipf:1.2", 0.32),
+        ("rand", 0.7),
         ("stack:1.2", 0.22),
         ("3*zipf:1 sequential", 0.25),
         ("sequential", 0.2),

@@ -23,8 +23,8 @@ use crate::live::{Live, MOVE_BATCH};
 const UNSEEN: (u64, u64) = (3, 10);
 /// How often that is halved, at the most.
 const HALVINGS: usize = 4;
-/// Late soft faults for each miss from which on it is halved.
-const LATE_MAX: u64 = 16;
+/// Late soft faults, and misses: from more on it is halved.
+const LATE: (u64, u64) = (1, 2);
 /// Misses, and those that LRU would have: from more on it is halved as often as may be.
 const BEHIND: (u64, u64) = (51, 50);
 /// How full memory is when pages begin to wait, as a divisor.
@@ -142,7 +142,7 @@ impl Late {
     }
 
     fn halvings(&self, misses: u64) -> usize {
-        self.counts.iter().take_while(|&&count| count > misses * LATE_MAX).count()
+        self.counts.iter().take_while(|&&count| count * LATE.1 > misses * LATE.0).count()
     }
 }
 
@@ -240,9 +240,7 @@ mod tests {
             late.soft_fault(ahead, held);
         }
         assert_eq!(late.counts, [6, 4, 2, 2]);
-        assert_eq!([0, 1].map(|misses| late.halvings(misses)), [4, 0]);
-        (0..15).for_each(|_| late.soft_fault(60, held));
-        assert_eq!([0, 1, 2].map(|misses| late.halvings(misses)), [4, 3, 0]);
+        assert_eq!([0, 3, 4, 7, 8, 11, 12].map(|misses| late.halvings(misses)), [4, 4, 2, 2, 1, 1, 0]);
     }
 
     #[test]
