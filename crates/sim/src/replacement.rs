@@ -17,7 +17,6 @@ mod lru;
 mod min;
 mod opt;
 mod pleat;
-mod shadow;
 mod stack;
 #[cfg(test)]
 mod tests;

@@ -104,6 +104,13 @@ impl Memory {
     }
 }
 
+impl Lru {
+    /// Misses of a contender with one size.
+    pub(super) fn misses_of_one(&self) -> u64 {
+        self.memories[0].misses
+    }
+}
+
 impl Contender for Lru {
     fn play(&mut self, touches: &[Touch]) {
         for touches in touches.chunks(AHEAD) {

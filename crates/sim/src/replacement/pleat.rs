@@ -15,9 +15,10 @@ use page::{PageCount, PageIndex};
 use policy::replacement::Arrival;
 use store::Slabs;
 
-use super::shadow::Shadow;
+use super::lru::Lru;
 use super::{Contender, Touch};
 use crate::live::{Live, MOVE_BATCH};
+use crate::pages::Pages;
 
 /// The part of the pages in memory that need not wait, at the most: nothing is known of their use.
 const UNSEEN: (u64, u64) = (3, 10);
@@ -40,7 +41,6 @@ pub(super) struct Pleat {
     soft_faults: u64,
     late: Late,
     shadow: Shadow,
-    lru_misses: u64,
 }
 
 impl Pleat {
@@ -49,7 +49,7 @@ impl Pleat {
         let store = Slabs::new(1 << 24).expect("16 MiB of address space");
         let mut live = Live::new(Cache::new(store, None), size);
         live.ring = Ring::new(PageCount(size.0.saturating_mul(FRAMES).max(1)));
-        Self { size, live, misses: 0, soft_faults: 0, late: Late::default(), shadow: Shadow::new(size), lru_misses: 0 }
+        Self { size, live, misses: 0, soft_faults: 0, late: Late::default(), shadow: Shadow::new(size) }
     }
 
     fn make_room(&mut self) {
@@ -66,7 +66,7 @@ impl Pleat {
 
     /// Moves pages out until no more are left than need not wait.
     fn stock(&mut self) {
-        let is_behind = self.misses * BEHIND.1 > self.lru_misses * BEHIND.0;
+        let is_behind = self.misses * BEHIND.1 > self.shadow.misses * BEHIND.0;
         let halvings = if is_behind { HALVINGS } else { self.late.halvings(self.misses) };
         let unseen = PageCount(unseen(self.live.held(), halvings).0.max(1));
         // Below the smallest budget, 4096 pages, the same part of memory as there; and little of what is left.
@@ -83,7 +83,7 @@ impl Pleat {
         }
         let Some(run) = self.live.move_out() else { return false };
         // They may have been used until now.
-        (0..run.count.0).for_each(|step| _ = self.shadow.use_page(run.start + PageCount(step)));
+        (0..run.count.0).for_each(|step| self.shadow.use_page(run.start + PageCount(step)));
         true
     }
 
@@ -101,7 +101,7 @@ impl Pleat {
     fn touch(&mut self, page: PageIndex, is_first: bool) {
         let place = self.live.cache.place(page);
         if place != Place::Resident {
-            self.lru_misses += u64::from(!self.shadow.use_page(page));
+            self.shadow.touch(page);
         }
         match place {
             Place::Resident => {}
@@ -151,6 +151,33 @@ fn unseen(held: PageCount, halvings: usize) -> PageCount {
     PageCount((held.0.saturating_mul(UNSEEN.0) / UNSEEN.1) >> halvings)
 }
 
+/// LRU in a memory of the same size, as far as uses are seen.
+struct Shadow {
+    numbers: Pages,
+    lru: Lru,
+    /// Misses at the program's uses.
+    misses: u64,
+}
+
+impl Shadow {
+    fn new(size: PageCount) -> Self {
+        Self { numbers: Pages::default(), lru: Lru::new(&[size]), misses: 0 }
+    }
+
+    /// The program uses a page.
+    fn touch(&mut self, page: PageIndex) {
+        let before = self.lru.misses_of_one();
+        self.use_page(page);
+        self.misses += self.lru.misses_of_one() - before;
+    }
+
+    /// A page is used, or may have been.
+    fn use_page(&mut self, page: PageIndex) {
+        let (number, is_first) = self.numbers.number(page);
+        self.lru.play(&[Touch { page, number, is_first }]);
+    }
+}
+
 impl Contender for Pleat {
     fn play(&mut self, touches: &[Touch]) {
         for touch in touches {
@@ -170,7 +197,6 @@ impl Contender for Pleat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replacement::lru::Lru;
     use crate::replacement::tests::touches;
 
     /// After each reference all pages are somewhere, and memory holds no more than it may.
@@ -261,7 +287,7 @@ mod tests {
         };
         // A page that misses comes to those that are resident.
         assert!(resident_max(&mut pleat) >= Some(300));
-        assert!(pleat.misses * 50 <= pleat.lru_misses * 51 && pleat.lru_misses > 5000);
+        assert!(pleat.misses * 50 <= pleat.shadow.misses * 51 && pleat.shadow.misses > 5000);
         pleat.misses *= 2;
         assert!(resident_max(&mut pleat) <= Some(18 + 1));
     }
