@@ -19,10 +19,9 @@ fn trace_of(pattern: &str) -> Vec<u8> {
     writer.finish(None).unwrap()
 }
 
-/// The scores of LRU and of pleat in memories of these parts of the pages.
-fn scores(trace: &[u8], parts: &[f64]) -> Vec<(Score, Score)> {
-    let sizes: Vec<_> = parts.iter().map(|part| PageCount((PAGES as f64 * part) as u64)).collect();
-    let mut contest = Contest::new(&[Policy::Lru, Policy::Pleat], &sizes);
+/// The scores of LRU and of pleat in memories of these sizes.
+fn scores(trace: &[u8], sizes: &[PageCount]) -> Vec<(Score, Score)> {
+    let mut contest = Contest::new(&[Policy::Lru, Policy::Pleat], sizes);
     contest.play(&mut *trace::open(trace).unwrap(), &mut |_| ()).unwrap();
     let (lru, pleat): (Vec<_>, Vec<_>) = contest.scores().into_iter().partition(|score| score.policy == Policy::Lru);
     lru.into_iter().zip(pleat).collect()
@@ -40,7 +39,8 @@ fn pleat_misses_about_as_often_as_lru() {
         ("3*zipf:1 sequential", 0.25),
         ("sequential", 0.2),
     ] {
-        for (lru, pleat) in scores(&trace_of(pattern), &[0.2, 0.5, 0.75, 0.9]) {
+        let sizes = [0.2, 0.5, 0.75, 0.9].map(|part| PageCount((PAGES as f64 * part) as u64));
+        for (lru, pleat) in scores(&trace_of(pattern), &sizes) {
             assert_eq!(lru.pages, pleat.pages);
             let (misses, times) = (lru.misses, pleat.misses as f64 / lru.misses.max(1) as f64);
             assert!(misses < 200 || times <= GOAL, "{pattern} in {:?}: {times} of {misses}", lru.pages);
@@ -48,4 +48,24 @@ fn pleat_misses_about_as_often_as_lru() {
             assert!(recalls <= recalls_max, "{pattern} in {:?}: {recalls}", lru.pages);
         }
     }
+}
+
+/// "For the recorded traces, our policy's misses ≤ 1.05x true LRU's": programs that were recorded, at every tenth size from that which they
+/// are reduced for, where LRU misses often enough for a ratio. One size is known where it is missed: perl in 256 pages, 1.054.
+#[test]
+fn pleat_misses_as_often_as_lru_in_recorded_programs() {
+    let (mut compared, mut above) = (0, vec![]);
+    for name in ["sort", "perl", "gnuplot", "z3"] {
+        let path = format!("{}/tests/recorded/{name}.trace", env!("CARGO_MANIFEST_DIR"));
+        let sizes: Vec<_> = (256..1800).step_by(10).map(PageCount).collect();
+        for (lru, pleat) in scores(&std::fs::read(path).unwrap(), &sizes) {
+            let times = pleat.misses as f64 / lru.misses.max(1) as f64;
+            compared += u64::from(lru.misses >= 100);
+            if lru.misses >= 100 && times > GOAL {
+                above.push((name, lru.pages.0, times));
+            }
+        }
+    }
+    assert!(compared > 300, "{compared} sizes prove little");
+    assert!(above.iter().all(|&(name, pages, times)| (name, pages) == ("perl", 256) && times < 1.06), "{above:?}");
 }

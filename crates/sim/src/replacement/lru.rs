@@ -53,6 +53,11 @@ impl Lru {
         Self { last: Vec::new(), live: Bits::new(end), now: 0, end, memories }
     }
 
+    /// Misses of a contender with one size.
+    pub(super) fn misses_of_one(&self) -> u64 {
+        self.memories[0].misses
+    }
+
     /// Draws the axis anew.
     fn compact(&mut self) {
         let mut staying = Staying::new(self.end);
@@ -101,13 +106,6 @@ impl Memory {
     /// The page that was used longest ago goes.
     fn make_room(&mut self, live: &Bits) {
         self.bound = live.at_or_above(self.bound) + 1;
-    }
-}
-
-impl Lru {
-    /// Misses of a contender with one size.
-    pub(super) fn misses_of_one(&self) -> u64 {
-        self.memories[0].misses
     }
 }
 
