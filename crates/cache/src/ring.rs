@@ -182,12 +182,6 @@ impl Ring {
         }
     }
 
-    /// How many frames that wait will be taken before this one, which waits; vacant ones included.
-    pub fn ahead(&self, frame: FrameIndex) -> u64 {
-        let index = u64::from(frame.0) + self.capacity - self.head % self.capacity;
-        index % self.capacity
-    }
-
     /// Whether the frame's page may be moved back.
     pub fn is_waiting(&self, frame: FrameIndex) -> bool {
         matches!(self.frames[frame.0 as usize], Frame::Waiting(_))
@@ -291,7 +285,6 @@ mod tests {
         ring.freed(window);
         fill(&mut ring, 10..18);
         assert_eq!(ring.room(PageCount(1)).count, 0);
-        assert_eq!([5, 7, 0, 4].map(|frame| ring.ahead(FrameIndex(frame))), [0, 2, 3, 7]);
         for frame in [5, 6, 0, 1, 2] {
             ring.vacate(FrameIndex(frame));
         }

@@ -78,6 +78,13 @@ impl<S: Store> Live<S> {
         Some(Run { start: first, count })
     }
 
+    /// Moves a resident page to the ring, which has room.
+    pub fn wait(&mut self, page: PageIndex) {
+        let room = self.ring.room(PageCount(1));
+        self.cache.leave(page, room.first);
+        self.ring.filled(room.first, page, PageCount(1));
+    }
+
     /// The next run to go, and who has chosen it.
     fn victims(&mut self, run_max: PageCount) -> Option<(PageIndex, PageCount, Victim)> {
         while let Some(passed) = self.behind.next_run() {

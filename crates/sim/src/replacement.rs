@@ -12,6 +12,8 @@ use crate::PlayError;
 
 mod axis;
 mod curve;
+mod empty;
+mod floor;
 mod frames;
 mod lru;
 mod min;

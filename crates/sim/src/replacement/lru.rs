@@ -53,11 +53,6 @@ impl Lru {
         Self { last: Vec::new(), live: Bits::new(end), now: 0, end, memories }
     }
 
-    /// Misses of a contender with one size.
-    pub(super) fn misses_of_one(&self) -> u64 {
-        self.memories[0].misses
-    }
-
     /// Draws the axis anew.
     fn compact(&mut self) {
         let mut staying = Staying::new(self.end);

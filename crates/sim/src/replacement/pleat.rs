@@ -6,85 +6,128 @@
 //! growth (`policy::sizing`); here it is all in use, as with the other policies, and nothing is fetched ahead.
 //!
 //! Nothing counts here but misses, as if what leaves had to be read from the slowest of media. So far more pages wait than live, where it
-//! costs more than it saves, from when memory is a tenth full on, so that it is known by then who has to leave first; and nearly all of
-//! them beside a cliff, and where LRU misses less (docs/decisions/0048-beside-a-cliff-nearly-all-wait.md).
+//! costs more than it saves. Nothing is known of how the others are used, and they may cost misses that LRU does not have. So they are
+//! unseen on credit: what pleat may miss, a thirtieth more than LRU does for certain, and has not missed yet. Without credit it is LRU,
+//! but for a 256th of the memory (docs/decisions/0049-unseen-on-credit.md).
 
 use cache::ring::Ring;
 use cache::{Cache, Outcome, Place};
 use page::{PageCount, PageIndex};
 use policy::replacement::Arrival;
-use store::Slabs;
 
-use super::lru::Lru;
+use super::empty::Empty;
+use super::floor::Floor;
 use super::{Contender, Touch};
 use crate::live::{Live, MOVE_BATCH};
-use crate::pages::Pages;
 
-/// The part of the pages in memory that need not wait, at the most: nothing is known of their use.
-const UNSEEN: (u64, u64) = (3, 10);
-/// How often that is halved, at the most.
-const HALVINGS: usize = 4;
-/// Late soft faults, and misses: from more on it is halved.
-const LATE: (u64, u64) = (1, 2);
-/// Misses, and those that LRU would have: from more on it is halved as often as may be.
-const BEHIND: (u64, u64) = (51, 50);
-/// How full memory is when pages begin to wait, as a divisor.
-const BEGINS_DIVISOR: u64 = 10;
+/// What may be missed for what LRU certainly misses.
+const ALLOWED: (u64, u64) = (31, 30);
+/// Pages that may be unseen for each miss that is left of it: fewer than one of so many costs a miss.
+const UNSEEN_FOR_A_MISS: u64 = 4;
+/// The part of memory that may be unseen without credit, as a divisor: the hottest pages, of whose use to hear each time costs most.
+const UNSEEN_DIVISOR: u64 = 256;
 /// Frames of the ring for each page of memory: many become vacant before the gaps are closed.
 const FRAMES: u64 = 4;
 
 /// One size of memory.
 pub(super) struct Pleat {
     size: PageCount,
-    live: Live<Slabs>,
+    live: Live<Empty>,
     misses: u64,
     soft_faults: u64,
-    late: Late,
-    shadow: Shadow,
+    floor: Floor,
 }
 
 impl Pleat {
     pub(super) fn new(size: PageCount) -> Self {
-        // All pages count as one repeated word: the store stays empty.
-        let store = Slabs::new(1 << 24).expect("16 MiB of address space");
-        let mut live = Live::new(Cache::new(store, None), size);
+        let mut live = Live::new(Cache::new(Empty, None), size);
         live.ring = Ring::new(PageCount(size.0.saturating_mul(FRAMES).max(1)));
-        Self { size, live, misses: 0, soft_faults: 0, late: Late::default(), shadow: Shadow::new(size) }
+        Self { size, live, misses: 0, soft_faults: 0, floor: Floor::new(size) }
     }
 
     fn make_room(&mut self) {
-        if self.live.held().0 < self.size.0 / BEGINS_DIVISOR {
-            return;
-        }
-        self.stock();
         while self.live.held() >= self.size {
-            if self.live.ring.held() > PageCount::ZERO || !self.move_out() {
+            if let Some(page) = self.let_go_first() {
+                self.let_go(page);
+            } else if self.live.ring.held() > PageCount::ZERO || !self.move_out() {
                 self.encode();
             }
         }
     }
 
-    /// Moves pages out until no more are left than need not wait.
-    fn stock(&mut self) {
-        let is_behind = self.misses * BEHIND.1 > self.shadow.misses * BEHIND.0;
-        let halvings = if is_behind { HALVINGS } else { self.late.halvings(self.misses) };
-        let unseen = PageCount(unseen(self.live.held(), halvings).0.max(1));
-        // Below the smallest budget, 4096 pages, the same part of memory as there; and little of what is left.
-        self.live.move_batch = MOVE_BATCH.min(PageCount((self.size.0 / 128).min(unseen.0 / 4).max(1)));
-        while self.live.cache.census().resident > unseen && self.move_out() {}
+    /// Without credit those leave first whom LRU would not have any more by the uses that were seen. They are here because they may have
+    /// been used unseen; if they were not, and memory is just large enough without them, each round would miss all others.
+    fn let_go_first(&mut self) -> Option<PageIndex> {
+        let has_credit = self.unseen() > self.unseen_min();
+        let is_here = |page| is_in_memory(&self.live.cache, page);
+        if has_credit {
+            self.floor.forget_gone(is_here);
+            return None;
+        }
+        self.floor.next_gone(is_here)
     }
 
-    /// Moves a run to the ring, unless no page is left. Vacant frames must not make anybody leave: where few pages miss and many come back
-    /// from waiting, they would be most of a ring of any size.
+    /// Encodes a page out of its turn.
+    fn let_go(&mut self, page: PageIndex) {
+        if self.live.cache.place(page) == Place::Resident {
+            self.wait(page);
+        }
+        if let Place::Leaving(frame) = self.live.cache.place(page) {
+            self.live.cache.publish(page, frame, Outcome::SameFilled(0));
+            self.live.ring.vacate(frame);
+        }
+    }
+
+    /// Moves this page to the ring.
+    fn wait(&mut self, page: PageIndex) {
+        self.close_gaps();
+        self.live.wait(page);
+        self.floor.watch(page);
+    }
+
+    /// Moves pages out until no more are unseen than may be: if none, `page` is moved last, which was used last.
+    fn stock(&mut self, page: PageIndex) {
+        let unseen = self.unseen();
+        // Below the smallest budget, 4096 pages, the same part of memory as there; and little of what is left.
+        self.live.move_batch = MOVE_BATCH.min(PageCount((self.size.0 / 128).min(unseen.0 / 4).max(1)));
+        self.move_out_to(unseen.max(PageCount(1)));
+        if unseen == PageCount::ZERO && self.live.cache.place(page) == Place::Resident {
+            self.wait(page);
+        }
+        self.move_out_to(unseen);
+    }
+
+    /// How many pages may be unseen.
+    fn unseen(&self) -> PageCount {
+        let allowed = self.floor.misses().saturating_mul(ALLOWED.0) / ALLOWED.1;
+        let on_credit = allowed.saturating_sub(self.misses).saturating_mul(UNSEEN_FOR_A_MISS);
+        PageCount(on_credit).max(self.unseen_min())
+    }
+
+    fn unseen_min(&self) -> PageCount {
+        PageCount(self.size.0 / UNSEEN_DIVISOR)
+    }
+
+    /// Moves pages out until so many are resident.
+    fn move_out_to(&mut self, resident: PageCount) {
+        while self.live.cache.census().resident > resident && self.move_out() {}
+    }
+
+    /// Moves a run to the ring, unless no page is left.
     fn move_out(&mut self) -> bool {
+        self.close_gaps();
+        let Some(run) = self.live.move_out() else { return false };
+        (0..run.count.0).for_each(|step| self.floor.watch(run.start + PageCount(step)));
+        true
+    }
+
+    /// Makes a full ring room of its vacant frames. They must not make anybody leave: where few pages miss and many come back from waiting,
+    /// they would be most of a ring of any size.
+    fn close_gaps(&mut self) {
         let Live { ring, cache, .. } = &mut self.live;
         if ring.room(PageCount(1)).count == 0 {
             ring.close_gaps(|page, frame| cache.reframe(page, frame));
         }
-        let Some(run) = self.live.move_out() else { return false };
-        // They may have been used until now.
-        (0..run.count.0).for_each(|step| self.shadow.use_page(run.start + PageCount(step)));
-        true
     }
 
     fn encode(&mut self) {
@@ -101,15 +144,14 @@ impl Pleat {
     fn touch(&mut self, page: PageIndex, is_first: bool) {
         let place = self.live.cache.place(page);
         if place != Place::Resident {
-            self.shadow.touch(page);
+            self.floor.used(page);
         }
         match place {
             Place::Resident => {}
             Place::Leaving(frame) => {
                 self.soft_faults += 1;
-                self.late.soft_fault(self.live.ring.ahead(frame), self.size);
                 self.live.take_back(page, frame);
-                self.stock();
+                self.stock(page);
             }
             _ => {
                 // Nothing is fetched ahead, but how much would be tells a walk.
@@ -121,61 +163,14 @@ impl Pleat {
                     self.live.streams.shortened(page, window, PageCount(1));
                     self.live.brought(page, PageCount(1), window);
                 }
+                self.stock(page);
             }
         }
     }
 }
 
-/// Soft faults on pages that were about to leave. Where they are many and misses few, memory ends beside a cliff: LRU would keep just those
-/// pages, and an order that is a little wrong lets them go.
-#[derive(Default)]
-struct Late {
-    /// How many had fewer pages in front of them than need not wait, by halvings of that.
-    counts: [u64; HALVINGS],
-}
-
-impl Late {
-    /// A page with so many frames of the ring in front of it is touched in a memory of `size`.
-    fn soft_fault(&mut self, ahead: u64, size: PageCount) {
-        let counts = self.counts.iter_mut().enumerate();
-        counts.take_while(|(halvings, _)| ahead < unseen(size, *halvings).0).for_each(|(_, count)| *count += 1);
-    }
-
-    fn halvings(&self, misses: u64) -> usize {
-        self.counts.iter().take_while(|&&count| count * LATE.1 > misses * LATE.0).count()
-    }
-}
-
-/// How many of `held` pages need not wait.
-fn unseen(held: PageCount, halvings: usize) -> PageCount {
-    PageCount((held.0.saturating_mul(UNSEEN.0) / UNSEEN.1) >> halvings)
-}
-
-/// LRU in a memory of the same size, as far as uses are seen.
-struct Shadow {
-    numbers: Pages,
-    lru: Lru,
-    /// Misses at the program's uses.
-    misses: u64,
-}
-
-impl Shadow {
-    fn new(size: PageCount) -> Self {
-        Self { numbers: Pages::default(), lru: Lru::new(&[size]), misses: 0 }
-    }
-
-    /// The program uses a page.
-    fn touch(&mut self, page: PageIndex) {
-        let before = self.lru.misses_of_one();
-        self.use_page(page);
-        self.misses += self.lru.misses_of_one() - before;
-    }
-
-    /// A page is used, or may have been.
-    fn use_page(&mut self, page: PageIndex) {
-        let (number, is_first) = self.numbers.number(page);
-        self.lru.play(&[Touch { page, number, is_first }]);
-    }
+fn is_in_memory(cache: &Cache<Empty>, page: PageIndex) -> bool {
+    matches!(cache.place(page), Place::Resident | Place::Leaving(_))
 }
 
 impl Contender for Pleat {
@@ -196,8 +191,29 @@ impl Contender for Pleat {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::replacement::tests::touches;
+    use crate::replacement::lru::Lru;
+    use crate::replacement::tests::{references, touches};
+
+    /// The misses of both.
+    fn lru_and_pleat(touches: &[Touch], size: u64) -> (u64, u64) {
+        let misses = |contender: &mut dyn Contender| {
+            contender.play(touches);
+            contender.misses()[0]
+        };
+        (misses(&mut Lru::new(&[PageCount(size)])), misses(&mut Pleat::new(PageCount(size))))
+    }
+
+    proptest! {
+        /// Until LRU has missed thirty times nothing may be unseen in a small memory.
+        #[test]
+        fn without_credit_it_is_lru(pages in references(), size in 1..60_u64) {
+            let (lru, pleat) = lru_and_pleat(&touches(&pages), size);
+            prop_assert!(pleat == lru || lru >= ALLOWED.1, "{pleat} and {lru}");
+        }
+    }
 
     /// After each reference all pages are somewhere, and memory holds no more than it may.
     #[test]
@@ -244,52 +260,57 @@ mod tests {
     fn beside_a_cliff_nobody_is_missed() {
         for (hundredths, often) in [(98, 100), (90, 18)] {
             for size in [600, 1000, 3000] {
-                let touches = beside_a_cliff(size, hundredths, often);
-                let misses = |contender: &mut dyn Contender| {
-                    contender.play(&touches);
-                    contender.misses()[0]
-                };
-                assert_eq!(misses(&mut Lru::new(&[PageCount(size)])), 0);
-                assert_eq!(misses(&mut Pleat::new(PageCount(size))), 0, "{hundredths} % of {size} pages");
+                let misses = lru_and_pleat(&beside_a_cliff(size, hundredths, often), size);
+                assert_eq!(misses, (0, 0), "{hundredths} % of {size} pages");
             }
         }
     }
 
+    /// A few pages are hot, and a walk that LRU misses for certain lets them be unseen for long. Then rounds over whom LRU has in memory by
+    /// the uses that were seen, and no credit: it misses none of them.
     #[test]
-    fn the_unseen_part_is_halved_while_late_soft_faults_are_many() {
-        let mut late = Late::default();
-        let held = PageCount(1000);
-        assert_eq!([0, 1, 2, 3, 4].map(|halvings| unseen(held, halvings).0), [300, 150, 75, 37, 18]);
-        assert!(unseen(PageCount(u64::MAX), 0) > PageCount(u64::MAX / 11));
-        assert_eq!(late.halvings(0), 0);
-        for ahead in [0, 18, 99, 149, 150, 299, 300] {
-            late.soft_fault(ahead, held);
-        }
-        assert_eq!(late.counts, [6, 4, 2, 2]);
-        assert_eq!([0, 3, 4, 7, 8, 11, 12].map(|misses| late.halvings(misses)), [4, 4, 2, 2, 1, 1, 0]);
-    }
-
-    #[test]
-    fn where_lru_misses_less_nearly_all_wait() {
-        let size = PageCount(1000);
-        let mut pleat = Pleat::new(size);
+    fn without_credit_those_leave_first_whom_lru_has_let_go() {
+        let mut pleat = Pleat::new(PageCount(1000));
         let mut number = 1_u64;
         let mut seen = std::collections::HashSet::new();
-        let mut resident_max = |pleat: &mut Pleat| {
-            let resident = |_| {
-                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let page = (number >> 33) % 2000;
-                pleat.touch(PageIndex(page), seen.insert(page));
-                pleat.live.cache.census().resident.0
-            };
-            // What has to wait from now on has been moved out by then.
-            (0..20_000).map(resident).skip(1000).max()
-        };
-        // A page that misses comes to those that are resident.
-        assert!(resident_max(&mut pleat) >= Some(300));
-        assert!(pleat.misses * 50 <= pleat.shadow.misses * 51 && pleat.shadow.misses > 5000);
+        for step in 0..30_000_u64 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let other = (number >> 33) % (100 << (number >> 61)) % 3000;
+            let page = if step.is_multiple_of(2) { step / 2 % 2000 } else { other };
+            pleat.touch(PageIndex(page), seen.insert(page));
+        }
+        let round: Vec<_> = pleat.floor.counted().collect();
+        let is_away = |page: &&PageIndex| !is_in_memory(&pleat.live.cache, **page);
+        let away = round.iter().filter(is_away).count() as u64;
+        assert!(away > 20 && round.len() == 1000, "{away} of {}", round.len());
         pleat.misses *= 2;
-        assert!(resident_max(&mut pleat) <= Some(18 + 1));
+        let before = pleat.misses;
+        (0..5).flat_map(|_| &round).for_each(|&page| pleat.touch(page, false));
+        assert_eq!(pleat.misses - before, away, "those who were away have been missed once, and nobody else has");
+    }
+
+    /// Half of the references are a walk over twice the memory, which LRU misses for certain, the others are to any of its pages.
+    #[test]
+    fn pages_are_unseen_on_credit_only() {
+        let mut pleat = Pleat::new(PageCount(1000));
+        let mut number = 1_u64;
+        let mut seen = std::collections::HashSet::new();
+        let mut unseen_max = |pleat: &mut Pleat| {
+            let unseen = |step: u64| {
+                number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let page = if step.is_multiple_of(2) { step / 2 % 2000 } else { (number >> 33) % 2000 };
+                pleat.touch(PageIndex(page), seen.insert(page));
+                let (resident, unseen) = (pleat.live.cache.census().resident, pleat.unseen());
+                assert!(resident <= unseen, "{resident:?} for {unseen:?}");
+                resident.0
+            };
+            (0..20_000).map(unseen).max()
+        };
+        let freely = unseen_max(&mut pleat);
+        assert!(freely > Some(50), "{freely:?} are hardly more than without credit");
+        assert!(pleat.misses * ALLOWED.1 <= pleat.floor.misses() * ALLOWED.0);
+        pleat.misses *= 2;
+        assert_eq!(unseen_max(&mut pleat), Some(3));
     }
 
     #[test]

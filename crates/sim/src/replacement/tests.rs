@@ -189,3 +189,12 @@ fn belady_was_right_about_fifo() {
     let misses: Vec<u64> = contest.scores().iter().map(|score| score.misses + score.cold_misses).collect();
     assert_eq!(misses, [9, 10]);
 }
+
+#[test]
+fn a_thousand_sizes_are_played_at_a_time() {
+    let sizes: Vec<_> = (1..=1000).map(PageCount).collect();
+    let mut contest = Contest::new(&[Policy::Pleat], &sizes);
+    play(&mut contest, &(0..2500).map(|step| step % 1250).collect::<Vec<_>>());
+    let scores = contest.scores();
+    assert!(scores.len() == 1000 && scores.iter().all(|score| (250..=1250).contains(&score.misses)));
+}
