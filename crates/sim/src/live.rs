@@ -70,19 +70,18 @@ impl<S: Store> Live<S> {
         let Some((first, count, victim)) = self.victims(PageCount(room.count as u64)) else {
             return Some(Run { start: PageIndex(0), count: PageCount::ZERO });
         };
-        for (step, frame) in room.frames().take(count.0 as usize).enumerate() {
-            self.cache.leave(first + PageCount(step as u64), frame);
-        }
-        self.ring.filled(room.first, first, count);
+        self.wait(Run { start: first, count });
         self.behind.evicted(first, victim);
         Some(Run { start: first, count })
     }
 
-    /// Moves a resident page to the ring, which has room.
-    pub fn wait(&mut self, page: PageIndex) {
-        let room = self.ring.room(PageCount(1));
-        self.cache.leave(page, room.first);
-        self.ring.filled(room.first, page, PageCount(1));
+    /// Moves a run of resident pages to the ring, which has room in a row for them.
+    pub fn wait(&mut self, run: Run) {
+        let room = self.ring.room(run.count);
+        for (step, frame) in room.frames().enumerate() {
+            self.cache.leave(run.start + PageCount(step as u64), frame);
+        }
+        self.ring.filled(room.first, run.start, run.count);
     }
 
     /// The next run to go, and who has chosen it.

@@ -31,7 +31,6 @@ pub(super) struct Floor {
 }
 
 /// When things were seen of a page.
-#[derive(Clone)]
 struct Seen {
     /// Its last use.
     used: u64,

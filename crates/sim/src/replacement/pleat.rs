@@ -13,6 +13,7 @@
 use cache::ring::Ring;
 use cache::{Cache, Outcome, Place};
 use page::{PageCount, PageIndex};
+use policy::drop_behind::Run;
 use policy::replacement::Arrival;
 
 use super::empty::Empty;
@@ -22,7 +23,7 @@ use crate::live::{Live, MOVE_BATCH};
 
 /// What may be missed for what LRU certainly misses.
 const ALLOWED: (u64, u64) = (31, 30);
-/// Pages that may be unseen for each miss that is left of it: fewer than one of so many costs a miss.
+/// Pages that may be unseen for each miss that is left of it: most of them cost none.
 const UNSEEN_FOR_A_MISS: u64 = 4;
 /// The part of memory that may be unseen without credit, as a divisor: the hottest pages, of whose use to hear each time costs most.
 const UNSEEN_DIVISOR: u64 = 256;
@@ -81,7 +82,7 @@ impl Pleat {
     /// Moves this page to the ring.
     fn wait(&mut self, page: PageIndex) {
         self.close_gaps();
-        self.live.wait(page);
+        self.live.wait(Run { start: page, count: PageCount(1) });
         self.floor.watch(page);
     }
 
