@@ -13,7 +13,7 @@ use sys::uffd::Uffd;
 use sys::{AsFd as _, Errno};
 
 use crate::failure::{fail, say};
-use crate::fork::{FILL, HeldUp, LOOK, MOVED, PAUSE, READY, REMOVED, THIS, UNMAPPED, WHICH, YOURS};
+use crate::fork::{self, FILL, HeldUp, LOOK, MOVED, PAUSE, READY, REMOVED, THIS, UNMAPPED, WHICH, YOURS};
 use crate::handler::{Reason, give_up};
 use crate::host::agent;
 use crate::keeper::{Keeper, Lasting, RunningTime, STUCK_NS};
@@ -263,7 +263,7 @@ impl Attendant {
                         serve_child(keeper, server, child, &mut changes.own);
                         let told =
                             changes.all().filter_map(change).try_for_each(|(byte, words)| ready.tell(byte, words));
-                        let is_told = told.and_then(|()| ready.tell(YOURS, [0; 3])).is_ok();
+                        let is_told = told.is_ok() && fork::leave_to(ready, &keeper.pager);
                         return line.filter(|_| is_told).map_or(Outcome::Ended, Outcome::TakenOver);
                     }
                     Ok((FILL, words)) if keeper.forks.is_of_this_fork(words) => {

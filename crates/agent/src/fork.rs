@@ -88,6 +88,12 @@ pub(crate) const RESUMED: u32 = 1;
 /// It cannot be; the parent brings all that is missing.
 pub(crate) const BEING_FILLED: u32 = 2;
 
+/// Tells a child that its memory is its own from now on. False: it has ended.
+pub(crate) fn leave_to(child: &Line, pager: &Pager<Linux, AnyStore>) -> bool {
+    pager.count_half();
+    child.tell(YOURS, [0; 3]).is_ok()
+}
+
 /// A child that `pleat run` knows by no number.
 pub(crate) const NAMELESS: Obstacle = Obstacle { what: crate::host::STRANGE, errno: Errno::SRCH };
 
@@ -185,7 +191,7 @@ impl Forks {
                 Some(ready) if ready.is_readable(LOOK) => {
                     let is_ready =
                         matches!(ready.hear(Duration::ZERO), Ok((READY, words)) if self.is_of_this_fork(words));
-                    is_done = is_ready && ready.tell(YOURS, [0; 3]).is_ok();
+                    is_done = is_ready && leave_to(ready, pager);
                     if !is_done {
                         line = None;
                     }

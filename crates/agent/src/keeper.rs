@@ -292,6 +292,8 @@ pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut recl
             let agent = crate::host::agent().expect("it made this thread");
             keeper.forks.rest_while_forking(agent, pager, &mut || watchdog.look(keeper));
             reclaimer.shares_memory();
+            // Others deal the budget out by it.
+            reclaimer.publish(pager);
         }
         keeper.forks.unpin_dead(pager);
         let calls = pager.calls();

@@ -87,6 +87,13 @@ impl Accounts {
         self.unmanaged = if unmanaged < 0 { (unmanaged + unfilled.0 as i64).min(0) } else { unmanaged };
     }
 
+    /// So many pages that nobody managed are among those that are held. Until the kernel's count is looked at again they would be
+    /// both, and faults wait for room that is there.
+    pub(crate) fn take_over(&mut self, pages: PageCount) {
+        let left = self.unmanaged - pages.bytes().0 as i64;
+        self.unmanaged = left.max(self.unmanaged.min(0));
+    }
+
     /// Bytes that may still be taken; negative when the share is exceeded.
     pub(crate) fn free(&self, holdings: Holdings) -> i64 {
         self.share.0 as i64 - holdings.bytes() - (self.agent + self.log_buffers).0 as i64 - self.unmanaged

@@ -20,7 +20,7 @@ use sys::Errno;
 use sys::kernel::{ForkedMemory, Kernel, Message, PageRange, Uncopied};
 
 use crate::account::Immovable;
-use crate::ledger::Process;
+use crate::ledger::{Gauge, Process};
 use crate::server::{Server, Stuck};
 use crate::state::State;
 use crate::{Pager, journal};
@@ -105,6 +105,12 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         is_registered: &mut dyn FnMut(PageIndex) -> Option<bool>,
     ) -> Option<Vec<Message>> {
         self.lock().place_fork(child, is_registered)
+    }
+
+    /// Half of what was resident is the child's from now on, by the ledger: the next look at what counts says it exactly
+    /// ([`crate::Reclaimer::shares_memory`]). Counted twice until then it would take memory from both.
+    pub fn count_half(&self) {
+        self.entry.set(Gauge::ResidentBytes, self.entry.get(Gauge::ResidentBytes) / 2);
     }
 
     /// Makes up for what has happened since the state was frozen. Returns the pin under which the child reads our

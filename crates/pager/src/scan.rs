@@ -108,9 +108,8 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>, extent: Extent<'_>)
         forget_discarded(&mut state, PageRange { start: mapped_end, end: ADDRESS_END });
     }
     state.regions.insert_all(&whole);
-    for gap in &whole {
-        adopt(pager, &mut state, *gap);
-    }
+    let adopted = whole.iter().map(|gap| adopt(pager, &mut state, *gap)).sum();
+    state.accounts.take_over(adopted);
     Scanned::Registered(whole.len())
 }
 
@@ -170,18 +169,21 @@ fn is_manageable(mapping: &Mapping) -> bool {
         && !sys::area::is_own(start..end)
 }
 
-/// Takes over what of a new region is there.
-fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: PageRange) {
+/// Takes over what of a new region is there, so many pages.
+fn adopt<K: Kernel, S: Store>(pager: &Pager<K, S>, state: &mut State<S>, range: PageRange) -> PageCount {
+    let mut adopted = PageCount::ZERO;
     // Without an answer the pages that are there stay where they are, unmanaged, until they are discarded.
     let _ = pager.kernel.resident(range, &mut |run| {
         for page in run.start.until(run.end) {
             if state.adopt(page) {
+                adopted += PageCount(1);
                 pager.note_found(page);
             }
         }
     });
     // What is managed sends its messages in time.
     forget_discarded(state, range);
+    adopted
 }
 
 /// Nothing in `range` is about to be discarded any more. For what is not mapped that holds, too: when it is told of its

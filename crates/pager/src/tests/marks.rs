@@ -4,6 +4,9 @@ use page::{ByteCount, PageCount, PageIndex};
 use policy::sizing::{Stride, Surge, Watermarks};
 use sys::kernel::PageRange;
 
+use crate::ledger::Gauge;
+use crate::scan::{Extent, Scanned, scan};
+
 use super::content::Content;
 use super::program::FIRST;
 use super::world::{Setup, World};
@@ -69,6 +72,57 @@ fn behind_a_fork_there_is_room_for_copies() {
     assert_eq!(high_after(&world, 1, SHARE), calm + shared / 4);
     world.pager.kernel.set(PageRange::new(PageIndex(FIRST), pages), sys::fake::Flag::Shared, false);
     assert_eq!(high_after(&world, 30, SHARE), calm);
+}
+
+/// "memory shared after fork is counted once (PSS)", also by those who look before the parent has looked itself.
+#[test]
+fn a_parent_counts_half_until_it_looks() {
+    let mut world = world();
+    let pages = PageCount(100);
+    for page in FIRST..FIRST + pages.0 {
+        world.touch(PageIndex(page), Some(Content::Text(page))).unwrap();
+    }
+    let publish = |world: &World| {
+        world.reclaimer.borrow_mut().publish(&world.pager);
+        world.pager.entry.get(Gauge::ResidentBytes)
+    };
+    let whole = publish(&world);
+    world.pager.kernel.set(PageRange::new(PageIndex(FIRST), pages), sys::fake::Flag::Shared, true);
+    world.pager.count_half();
+    assert_eq!(world.pager.entry.get(Gauge::ResidentBytes), whole / 2);
+    world.reclaimer.borrow_mut().shares_memory();
+    let shared = publish(&world);
+    world.pager.kernel.set(PageRange::new(PageIndex(FIRST), pages), sys::fake::Flag::Shared, false);
+    world.reclaimer.borrow_mut().shares_memory();
+    // Now with no child.
+    world.pager.count_half();
+    assert_eq!((whole - shared, publish(&world)), (pages.bytes().0 / 2, whole));
+}
+
+/// Between a scan and the next look at the kernel's count other threads ask how much is free.
+#[test]
+fn what_a_scan_finds_counts_once_before_the_next_look() {
+    let world = world();
+    let pages = PageCount(100);
+    for page in FIRST..FIRST + pages.0 {
+        world.pager.kernel.access(0, PageIndex(page), Some(&Content::Text(page).bytes()));
+    }
+    let resident = sys::kernel::Kernel::resident_anonymous(&world.pager.kernel);
+    assert!(resident >= pages.bytes());
+    let taken = |pages: PageCount| {
+        let state = world.pager.lock();
+        assert_eq!(state.cache.census().resident, pages);
+        SHARE.0 as i64 - state.free()
+    };
+    {
+        let mut state = world.pager.lock();
+        let holdings = state.holdings();
+        state.accounts.reconcile(resident, holdings, ByteCount::ZERO);
+    }
+    let before = taken(PageCount::ZERO);
+    assert_eq!(scan(&world.pager, Extent::Everywhere), Scanned::Registered(1));
+    let tables = world.pager.lock().holdings().metadata.0 as i64;
+    assert!(taken(pages) <= before + tables, "{} after {before}", taken(pages));
 }
 
 #[test]
