@@ -17,8 +17,8 @@ use crate::traced::Lookout;
 
 /// When no fault has come for so long, its buffers are given back.
 const IDLE: Duration = Duration::from_millis(100);
-/// Then it looks so often who traces it; and so often where somebody is expected to.
-const LOOK: Duration = Duration::from_secs(1);
+/// Then it looks so often who traces it, and who is to: a debugger waits for it. And so often where somebody is expected to.
+const LOOK: Duration = Duration::from_millis(250);
 const LOOK_SOON: Duration = Duration::from_millis(1);
 /// Between two looks at faults that cannot be served before a fork is done.
 const DEFERRED_PAUSE: Duration = Duration::from_micros(50);

@@ -3,8 +3,10 @@
 //! `pleat run` is that already, nobody else can stop it. SIGSTOP does not stop it then, either: a process that stands still
 //! goes on to make room for others.
 //!
-//! `pleat run` may come late, or have made room for a debugger: a thread that somebody else traces goes on as a new one,
-//! which he is not given.
+//! A debugger does not take no for an answer. Before `pleat run` lets a thread go for him a process goes on for it, on its stack and with its
+//! memory: a stand-in, which is in no list of the program's threads. When the debugger has gone the thread goes on itself.
+//!
+//! `pleat run` may come late: a thread that somebody else traces goes on as a new one, which he is not given.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -12,6 +14,7 @@ use core::time::Duration;
 use pager::ledger::tracing::{AgentThread, Traceable, Urgency};
 use sys::{Errno, thread};
 
+use crate::failure::fail;
 use crate::keeper::Keeper;
 use crate::watcher::{self, Agent};
 
@@ -62,26 +65,31 @@ pub(crate) struct Lookout {
     looked_ns: u64,
     /// Since when `pleat run` has been about to trace it.
     taken_since_ns: Option<u64>,
+    /// This is a stand-in, which goes on for it.
+    is_out: bool,
 }
 
 impl Lookout {
     pub(crate) fn of(which: AgentThread) -> Self {
-        Self { which, looked_ns: 0, taken_since_ns: None }
+        Self { which, looked_ns: 0, taken_since_ns: None, is_out: false }
     }
 
     /// Whether `pleat run` has made room for a debugger, who may stop the program again as soon as he has let it go on.
     pub(crate) fn expects_somebody(&self, keeper: &Keeper) -> bool {
-        keeper.traceable(self.which).is_let_go()
+        !self.is_out && keeper.traceable(self.which).is_let_go()
     }
 
-    /// On that thread, holding nothing that others wait for: goes on as a new one if somebody traces it who is not `pleat run`. He is told
-    /// that it has ended, and of the new one nothing.
+    /// On that thread, holding nothing that others wait for: goes on as a stand-in while `pleat run` makes room for a debugger, and as a
+    /// new one if somebody traces it all the same. He is told that it has ended, and of the new one nothing.
     pub(crate) fn look(&mut self, keeper: &Keeper, now_ns: u64) {
         let pause = if self.expects_somebody(keeper) { LOOK_SOON_NS } else { LOOK_NS };
         if now_ns - self.looked_ns < pause {
             return;
         }
         self.looked_ns = now_ns;
+        if self.step(keeper.traceable(self.which)) {
+            return;
+        }
         if self.may_be_ours(keeper, now_ns) {
             return;
         }
@@ -89,6 +97,22 @@ impl Lookout {
             // Where no thread can be made it stays as it is, and tries again.
             let _ = thread::renew(|number| keeper.goes_on(self.which, number));
         }
+    }
+
+    /// Steps out before `pleat run` lets this thread go, and in again once it traces it and keeps it. Says whether a stand-in goes on now.
+    fn step(&mut self, traceable: &Traceable) -> bool {
+        if self.is_out && traceable.is_to_stay() {
+            thread::step_in();
+            self.is_out = false;
+        } else if !self.is_out && traceable.is_to_step_out() {
+            // Where there can be none, or a filter might forbid it, the thread is let go as it is.
+            let is_confined = || crate::host::agent().is_none_or(Agent::may_be_confined);
+            self.is_out = !is_confined() && thread::step_out(abandoned).is_ok();
+        }
+        if self.is_out {
+            traceable.has_stepped_out();
+        }
+        self.is_out
     }
 
     /// Whether `pleat run` may trace this thread without having said so: it has taken it a moment ago.
@@ -100,6 +124,11 @@ impl Lookout {
         let since = *self.taken_since_ns.get_or_insert(now_ns);
         now_ns.saturating_sub(since) < SAYING_NS
     }
+}
+
+/// On the thread, when its stand-in has ended before the debugger has gone.
+extern "C" fn abandoned() -> ! {
+    fail(format_args!("the agent of process {} has been ended, and the program with it", thread::process_id()))
 }
 
 impl Keeper {

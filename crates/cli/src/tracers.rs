@@ -2,6 +2,7 @@
 //! (`strace -f -p`, a debugger, a leak checker) and then reads memory that is out would wait for what only the agent can bring.
 //! One each: what traces several could wait for one of them while another, which has ended, waits for it (ptrace(2) and execve).
 
+use std::collections::BTreeMap;
 use std::os::unix::thread::JoinHandleExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ const LOOK_SHARE: u64 = 20;
 /// A thread that cannot be traced may be another's for a moment: how often it is tried, and how long after.
 const TRIES: usize = 3;
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Longest wait for stand-ins, which begin at the agent's threads' next looks: an idle one's is a quarter of a second later.
+const STEPPING_OUT_MAX: Duration = Duration::from_secs(3);
 /// Longest wait for tracers to end, which takes microseconds.
 const ENDING_MAX: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(1);
@@ -43,6 +46,8 @@ pub(crate) struct Tracers {
     tracees: Vec<Tracee>,
     /// The processes that somebody else held at the last look, but for the agent's threads, and how long they had run.
     held: Vec<(u32, u64)>,
+    /// The processes of which threads have been asked to step out, and when.
+    stepping_out: BTreeMap<u32, Instant>,
     next_look: Option<Instant>,
 }
 
@@ -52,25 +57,29 @@ struct Tracee {
     process: u32,
     thread: u32,
     urgency: Urgency,
+    traceable: &'static Traceable,
     is_to_go: Arc<AtomicBool>,
     tracer: JoinHandle<()>,
 }
 
 impl Tracers {
     pub(crate) fn new(ledger: &'static Ledger, is_attachable: bool) -> Self {
-        Self { ledger, is_attachable, tracees: Vec::new(), held: Vec::new(), next_look: None }
+        Self { ledger, is_attachable, tracees: Vec::new(), held: Vec::new(), stepping_out: BTreeMap::new(), next_look: None }
     }
 
     /// Begins to trace what agents have asked for, and lets go what a debugger waits for. Says whether the next look is to be soon.
     pub(crate) fn look(&mut self) -> bool {
         self.tracees.retain(|tracee| !tracee.tracer.is_finished());
         self.entries_with(Urgency::AtOnce).for_each(|entry| self.take_up(entry, Urgency::AtOnce));
-        if self.is_attachable || self.next_look.is_some_and(|next| next > Instant::now()) {
+        if self.next_look.is_some_and(|next| next > Instant::now()) {
             return !self.held.is_empty();
         }
         let begun_ns = clock::thread_ns();
+        if self.is_attachable {
+            self.have_stand_ins_go_on();
+        }
         for entry in self.entries_with(Urgency::AtLeisure) {
-            if is_due(entry.pid.load(Relaxed)) {
+            if !self.is_attachable && is_due(entry.pid.load(Relaxed)) {
                 self.take_up(entry, Urgency::AtLeisure);
             }
         }
@@ -78,6 +87,14 @@ impl Tracers {
         let took_ns = clock::thread_ns() - begun_ns;
         self.next_look = Some(Instant::now() + Duration::from_nanos(took_ns * LOOK_SHARE));
         !self.held.is_empty()
+    }
+
+    /// Whoever attaches to a thread of an agent's, now or later, finds one that waits.
+    fn have_stand_ins_go_on(&self) {
+        let lasts = |entry: &&Process| Stat::of(entry.pid.load(Relaxed)).is_some_and(|stat| proc::age(stat) > SHORT_LIVED);
+        for entry in self.entries_with(Urgency::AtLeisure).filter(lasts) {
+            entry.tracing.threads.iter().for_each(Traceable::leave_open);
+        }
     }
 
     /// Before `pleat run` stops with the program, which may be continued alone: who traces a thread must be there to let it go on.
@@ -112,14 +129,14 @@ impl Tracers {
             // Who waits for the answer gets it at once.
             let tries = if urgency == Urgency::AtOnce { 1 } else { TRIES };
             match tracer.spawn(move || trace(process, thread, traceable, tries, &is_to_end)) {
-                Ok(tracer) => self.tracees.push(Tracee { process, thread, urgency, is_to_go, tracer }),
+                Ok(tracer) => self.tracees.push(Tracee { process, thread, urgency, traceable, is_to_go, tracer }),
                 Err(_) => traceable.reply(false),
             }
         }
     }
 
     /// A debugger (gdb 13) tries a thread that it is refused again and again, for ever. Once it holds all the others none of them waits
-    /// for a page: it may have the agent's, too, which go on as others when it lets them.
+    /// for a page: it may have the agent's, too, as soon as stand-ins go on for them.
     fn make_room_for_debuggers(&mut self) {
         let mut processes: Vec<u32> = self.tracees.iter().map(|tracee| tracee.process).collect();
         processes.sort_unstable();
@@ -132,10 +149,22 @@ impl Tracers {
         });
         let held: Vec<(u32, u64)> = held.collect();
         // Not for a moment only, as strace does it: at two looks in a row, and it has not run in between.
-        for (process, _) in held.iter().filter(|held| self.held.contains(held)) {
-            self.tracees.iter().filter(|tracee| tracee.process == *process).for_each(Tracee::let_go);
-        }
+        let still_held: Vec<u32> = held.iter().filter(|held| self.held.contains(held)).map(|held| held.0).collect();
         self.held = held;
+        for process in still_held.iter().copied() {
+            let asked = *self.stepping_out.entry(process).or_insert_with(Instant::now);
+            let of_it = || self.tracees.iter().filter(|tracee| tracee.process == process);
+            of_it().for_each(|tracee| tracee.traceable.ask_to_step_out());
+            if of_it().all(|tracee| tracee.traceable.is_out()) || asked.elapsed() > STEPPING_OUT_MAX {
+                of_it().for_each(Tracee::let_go);
+            }
+        }
+        let gone = self.stepping_out.extract_if(.., |process, _| !still_held.contains(process));
+        for (process, _) in gone {
+            // Whose tracer is about to end does not stay.
+            let stays = |tracee: &&Tracee| tracee.process == process && !tracee.is_to_go.load(Relaxed);
+            self.tracees.iter().filter(stays).for_each(|tracee| tracee.traceable.ask_to_stay());
+        }
     }
 
     /// Whether somebody traces a process who is not of the program itself: a leak checker is, and goes on without what it is refused.

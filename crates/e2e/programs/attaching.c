@@ -2,6 +2,9 @@
 // attaching calls: as strace -f -p does it: stops the threads at every call, and reads what a write is made from.
 // attaching debugger: as gdb 13 does it: tries every thread again until all are its own, waits until each has stopped, and goes again; three times.
 // attaching stops: the same, and then lets them run and stops them again, many times, before it leaves.
+// attaching soon [DIRECTORY ROUNDS]: the same, but stops them again at once, or next to it.
+// attaching forks: as "soon"; one thread of the program forks all the time.
+// attaching executes, ends, killed: as "stops"; the program executes another, ends or is killed while it is debugged.
 // attaching first: as "calls", before there is any memory to reclaim.
 // attaching once: as lldb does it: tries every thread once.
 #define _GNU_SOURCE
@@ -13,9 +16,12 @@
 
 enum { WRITERS = 3, THREADS_MAX = 64, READS = 2000, ROUNDS = 3, STOPS = 60 };
 // Shared with the process that is attached to.
-static volatile struct { int is_ready, is_awaited, is_enough; } *both;
+static volatile struct { int is_ready, is_awaited, is_enough, is_to_leave; } *both;
 static pid_t threads[THREADS_MAX];
 static int count, refused;
+static const char *how;
+
+static int is(const char *name) { return strcmp(how, name) == 0; }
 
 static void *write_on(void *from) {
     int file = memfd_create("written", 0);
@@ -24,17 +30,37 @@ static void *write_on(void *from) {
     return 0;
 }
 
+static void *fork_on(void *unused) {
+    for (int number = 0; !both->is_enough; number = (number + 3) % BUFFERS) {
+        pid_t child = fork();
+        if (child == 0) expect("a child's", buffer(number), BUFFER, number), _exit(0);
+        int status;
+        check("waitpid", waitpid(child, &status, 0), child), check("a child's status", status, 0);
+    }
+    return unused;
+}
+
+static void *leave(void *unused) {
+    while (!both->is_to_leave) usleep(1000);
+    if (is("ends")) exit(0);
+    execl("/bin/true", "true", (char *)0);
+    return unused;
+}
+
 // What is attached to.
 static int work(void) {
-    pthread_t writers[WRITERS], presser;
+    pthread_t writers[WRITERS], presser, other;
     while (both->is_awaited) usleep(1000);
     begin();
     chill();
     for (int number = 0; number < WRITERS; number++)
         pthread_create(&writers[number], 0, write_on, (void *)(intptr_t)number);
     pthread_create(&presser, 0, press_on, 0);
+    if (is("forks")) pthread_create(&other, 0, fork_on, 0);
+    if (is("executes") || is("ends")) pthread_create(&other, 0, leave, 0);
     both->is_ready = 1;
     for (int number = 0; number < WRITERS; number++) pthread_join(writers[number], 0);
+    if (is("forks")) pthread_join(other, 0);
     is_over = 1;
     pthread_join(presser, 0);
     for (int number = 0; number < BUFFERS; number++) expect("a buffer", buffer(number), BUFFER, number);
@@ -65,35 +91,53 @@ static int take_threads(pid_t process, long how, long options) {
     return seen;
 }
 
-static void wait_until_stopped(pid_t thread) {
+// Says whether it has stopped, and not ended. Other signals that come first are not of interest to it.
+static int wait_until_stopped(pid_t thread) {
     int status;
-    check("waitpid", waitpid(thread, &status, __WALL), thread);
-    check("stopped", WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP, 1);
+    while (1) {
+        check("waitpid", waitpid(thread, &status, __WALL), thread);
+        if (!WIFSTOPPED(status) || WSTOPSIG(status) == SIGSTOP) return WIFSTOPPED(status);
+        ptrace(PTRACE_CONT, thread, 0, 0);
+    }
 }
 
 // Threads that have ended are not ours any more.
 static void stop_all_again(pid_t process) {
     for (int at = 0; at < count; at++) syscall(SYS_tgkill, process, threads[at], SIGSTOP);
-    for (int at = 0; at < count; at++) {
-        int status;
-        check("waitpid", waitpid(threads[at], &status, __WALL), threads[at]);
-        if (!WIFSTOPPED(status)) threads[at--] = threads[--count];
-    }
+    for (int at = 0; at < count; at++)
+        if (!wait_until_stopped(threads[at])) threads[at--] = threads[--count];
 }
 
 static void let_all_go_on(void) {
     for (int at = 0; at < count; at++) check("PTRACE_CONT", ptrace(PTRACE_CONT, threads[at], 0, 0), 0);
 }
 
-static void debug(pid_t process, int stops) {
+static void debug(pid_t process, int stops, int pause, int is_to_end) {
     check("PTRACE_ATTACH", ptrace(PTRACE_ATTACH, process, 0, 0), 0);
     threads[0] = process, count = 1;
-    wait_until_stopped(process);
+    check("stopped", wait_until_stopped(process), 1);
     for (int passes = 0; passes < 2; passes++)
         if (take_threads(process, PTRACE_ATTACH, 0)) passes = -1;
-    for (int at = 1; at < count; at++) wait_until_stopped(threads[at]);
-    while (stops-- > 0) let_all_go_on(), usleep(10000), stop_all_again(process);
+    for (int at = 1; at < count; at++) check("stopped", wait_until_stopped(threads[at]), 1);
+    while (stops-- > 0) {
+        let_all_go_on();
+        if (pause) usleep(pause);
+        stop_all_again(process);
+    }
+    if (is_to_end) return;
     for (int at = 0; at < count; at++) check("PTRACE_DETACH", ptrace(PTRACE_DETACH, threads[at], 0, 0), 0);
+}
+
+// What is stopped by us is killed, or goes on and leaves.
+static void end_it(pid_t process, int is_killed) {
+    both->is_to_leave = 1;
+    if (is_killed) check("kill", kill(process, SIGKILL), 0);
+    for (int at = 0; at < count && !is_killed; at++) ptrace(PTRACE_CONT, threads[at], 0, 0);
+    int status;
+    for (pid_t stopped; (stopped = waitpid(-1, &status, __WALL)) > 0;) {
+        if (WIFSTOPPED(status)) ptrace(PTRACE_CONT, stopped, 0, 0);
+        else if (stopped == process) check("its status", status, is_killed ? SIGKILL : 0);
+    }
 }
 
 static void follow_calls(pid_t process) {
@@ -111,18 +155,23 @@ static void follow_calls(pid_t process) {
 
 int main(int words, char **word) {
     if (words < 2) return 2;
+    how = word[1];
     both = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int is_once = strcmp(word[1], "once") == 0, is_first = strcmp(word[1], "first") == 0;
+    int is_once = is("once"), is_first = is("first");
     both->is_awaited = is_first;
     pid_t process = fork();
     if (process == 0) return work();
     while (!is_first && !both->is_ready) usleep(1000);
     usleep(is_first ? 100000 : 1500000);
-    if (is_first || strcmp(word[1], "calls") == 0) {
+    if (is_first || is("calls")) {
         follow_calls(process);
     } else {
-        int stops = strcmp(word[1], "stops") == 0 ? STOPS : 0;
-        for (int round = 0; round < ROUNDS && !is_once; round++) debug(process, stops), usleep(300000);
+        int is_soon = is("soon") || is("forks"), is_killed = is("killed"), is_to_end = is_killed || is("executes") || is("ends");
+        int stops = is("debugger") || is_once ? 0 : STOPS;
+        int rounds = words > 3 ? atoi(word[3]) : is_to_end ? 1 : ROUNDS;
+        for (int round = 0; round < rounds && !is_once; round++)
+            debug(process, stops, is_soon ? round % 5 * 50 : 10000, is_to_end && round == rounds - 1), usleep(300000);
+        if (is_to_end) end_it(process, is_killed);
         if (is_once) take_threads(process, PTRACE_SEIZE, 0);
         both->is_enough = 1;
         // The threads that are ours end for us first.

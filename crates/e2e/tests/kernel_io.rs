@@ -153,6 +153,18 @@ fn who_attaches_to_every_thread_ends() {
     }
 }
 
+/// While a debugger is there stand-ins bring pages: they depend on nobody whom he stops, and end with the program, however it ends.
+#[test]
+fn who_is_debugged_forks_executes_and_ends_and_leaves_nothing() {
+    for how in ["forks", "executes", "ends", "killed"] {
+        if let Some(run) = crossed("attaching.c", how) {
+            assert!(number(&run, " threads were refused") > 0, "{}", run.stderr);
+            // Of the others none comes to the end, where that is told.
+            assert!(how != "forks" || number(&run, " of 1024 pages were out") > 0, "{}", run.stderr);
+        }
+    }
+}
+
 /// lldb and gdbserver give up at the first thread that they are refused.
 #[test]
 fn who_attaches_is_given_every_thread_if_the_user_says_so() {
@@ -161,13 +173,17 @@ fn who_attaches_is_given_every_thread_if_the_user_says_so() {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    let command = words([&program, "once"]);
-    let before = plain(&command);
-    for (options, is_refused) in [(&[][..], true), (&["--attachable".to_owned()][..], false)] {
-        let after = folded(&[&turn.options("24M"), options].concat(), &command);
+    for (how, options, is_refused) in
+        [("once", &[][..], true), ("once", &["--attachable"], false), ("forks", &["--attachable"], false)]
+    {
+        let command = words([&program, how]);
+        let before = plain(&command);
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let after = folded(&[turn.options("24M"), options.clone()].concat(), &command);
         assert_same(&before, &after);
-        assert_cold(&after);
+        turn.assert_clean(&after);
         assert_eq!(number(&after, " threads were refused") > 0, is_refused, "{options:?}: {}", after.stderr);
+        assert_cold(&after);
     }
 }
 

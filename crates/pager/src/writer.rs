@@ -19,7 +19,7 @@ use crate::state::State;
 /// Time between attempts to write after a device has failed.
 const RETRY_NS: u64 = 1_000_000_000;
 /// Longest sleep; a job ends it. Then the agent has a look, too.
-const REST: Duration = Duration::from_secs(1);
+const REST: Duration = Duration::from_millis(250);
 /// Between two looks at whether a fork is done: nobody waits for us meanwhile.
 const THAW_PAUSE: Duration = Duration::from_millis(1);
 

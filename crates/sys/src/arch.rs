@@ -4,7 +4,7 @@
 #[cfg_attr(target_arch = "aarch64", path = "arch/aarch64.rs")]
 mod native;
 
-pub(crate) use native::{clone_on_this_stack, clone_thread, has_shadow_stack, syscall};
+pub(crate) use native::{clone_on_this_stack, clone_stand_in, clone_thread, has_shadow_stack, leave_to_thread, syscall};
 
 /// How a bare thread begins.
 pub(crate) struct ThreadStart {
@@ -25,6 +25,20 @@ pub(crate) struct Succession {
     /// The old one ends when this word is no longer zero.
     pub(crate) is_relieved: usize,
 }
+
+/// How a process goes on with the stack of a thread, which waits for it.
+pub(crate) struct StandIn {
+    pub(crate) flags: usize,
+    /// As in [`ThreadStart`], of the process.
+    pub(crate) number: usize,
+    /// A word: where the stack is when the thread is to go on with it; 0 until then.
+    pub(crate) place: usize,
+    /// Called by the thread on that stack if the process ends without leaving it; does not return.
+    pub(crate) abandoned: usize,
+}
+
+/// For wait4(2): children that send no signal at their end, too (`__WALL`).
+const WAIT_OF_ANY_KIND: usize = 0x4000_0000;
 
 /// System call numbers that rustix has no function for, or only one that would touch libc's thread data.
 #[cfg(target_arch = "x86_64")]
@@ -78,6 +92,8 @@ pub(crate) mod number {
     pub(crate) const CLOCK_GETTIME: usize = 228;
     pub(crate) const EXIT: usize = 60;
     pub(crate) const SCHED_YIELD: usize = 24;
+    pub(crate) const WAIT4: usize = 61;
+    pub(crate) const GETPPID: usize = 110;
     pub(crate) const ARCH_PRCTL: usize = 158;
     pub(crate) const GETPID: usize = 39;
     pub(crate) const GETTID: usize = 186;
@@ -151,6 +167,8 @@ pub(crate) mod number {
     pub(crate) const CLOCK_GETTIME: usize = 113;
     pub(crate) const EXIT: usize = 93;
     pub(crate) const SCHED_YIELD: usize = 124;
+    pub(crate) const WAIT4: usize = 260;
+    pub(crate) const GETPPID: usize = 173;
     pub(crate) const GETPID: usize = 172;
     pub(crate) const GETTID: usize = 178;
     pub(crate) const EXIT_GROUP: usize = 94;

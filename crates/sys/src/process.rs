@@ -71,16 +71,20 @@ pub fn write_to_standard_error(text: &[u8]) -> bool {
     if standard_error().is_some_and(|own| write_at_once(&own, text)) {
         return true;
     }
-    // A terminal. /proc/self leads to the thread group's leader, and so to the program's own descriptors. NONBLOCK: a FIFO
+    // A terminal. The process's directory is that of its first thread, and so are the descriptors there. NONBLOCK: a FIFO
     // without a reader.
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::NONBLOCK;
-    open(c"/proc/self/fd/2", flags).is_ok_and(|standard_error| rustix::io::write(&standard_error, text).is_ok())
+    let mut path = [0; 48];
+    crate::thread::decimal_path(b"/proc/", crate::thread::process_id(), b"/fd/2\0", &mut path)
+        .and_then(|path| open(path, flags).ok())
+        .is_some_and(|standard_error| rustix::io::write(&standard_error, text).is_ok())
 }
 
 /// The program's own descriptor: what the program writes to a file then follows our line, and a pipe or a socket may be
 /// another user's.
 fn standard_error() -> Option<OwnedFd> {
-    let own = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty()).ok()?;
+    let own = rustix::process::Pid::from_raw(crate::thread::process_id() as i32)?;
+    let own = rustix::process::pidfd_open(own, rustix::process::PidfdFlags::empty()).ok()?;
     rustix::process::pidfd_getfd(own, 2, rustix::process::PidfdGetfdFlags::empty()).ok()
 }
 

@@ -5,13 +5,13 @@
 //! blocks all signals, and does not share the program's descriptors: the program can neither see nor close what the
 //! agent opens, and finds its own numbers free. Who traces the program's threads is not given it.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 
 use page::PAGE_BYTES;
 use rustix::fs::{Mode, OFlags, Timespec};
 
-use crate::arch::{self, Succession, ThreadStart, number};
+use crate::arch::{self, StandIn, Succession, ThreadStart, number};
 use crate::proc_files::visit_numbers;
 use crate::{Area, Errno};
 
@@ -36,7 +36,14 @@ const STACK_BYTES: usize = 64 * PAGE_BYTES;
 
 /// The bare threads of this process.
 static BARE: [Bare; BARE_MAX] =
-    [const { Bare { number: AtomicU32::new(NOBODY), is_relieved: AtomicU32::new(0) } }; BARE_MAX];
+    [const {
+        Bare {
+            number: AtomicU32::new(NOBODY),
+            is_relieved: AtomicU32::new(0),
+            stand_in: AtomicU32::new(NOBODY),
+            place: AtomicUsize::new(0),
+        }
+    }; BARE_MAX];
 /// Each of an agent's three may be two for a moment.
 const BARE_MAX: usize = 8;
 
@@ -46,7 +53,14 @@ struct Bare {
     number: AtomicU32,
     /// Not 0: another thread has taken over, and this one ends.
     is_relieved: AtomicU32,
+    /// The process that goes on for it, as `number`.
+    stand_in: AtomicU32,
+    /// Where that has left the stack; 0 while it uses it.
+    place: AtomicUsize,
 }
+
+/// The process that the bare threads are of, as long as one of them has a stand-in.
+static PROGRAM: AtomicU32 = AtomicU32::new(NOBODY);
 
 const NOBODY: u32 = 0;
 /// Is being made.
@@ -67,12 +81,17 @@ pub fn is_bare(thread: u32) -> bool {
 pub fn forget_bare() {
     for bare in &BARE {
         bare.number.store(NOBODY, Ordering::Relaxed);
+        bare.stand_in.store(NOBODY, Ordering::Relaxed);
     }
 }
 
 impl Bare {
     fn of(thread: u32) -> Option<&'static Self> {
         BARE.iter().find(|bare| bare.number.load(Ordering::Relaxed) == thread)
+    }
+
+    fn with_stand_in(process: u32) -> Option<&'static Self> {
+        BARE.iter().find(|bare| bare.stand_in.load(Ordering::Relaxed) == process)
     }
 
     /// Takes a place for a thread that is to be made, which gives it back where it is not.
@@ -215,6 +234,50 @@ pub fn renew(settle: impl FnOnce(u32)) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Goes on as a process of its own on the same stack, with the same memory and descriptors, that is in nobody's list of this program's
+/// threads: whoever stops them does not stop it. It ends when they do. This thread waits, and holds nothing; should the stand-in end before
+/// [`step_in`], it calls `abandoned`.
+pub fn step_out(abandoned: extern "C" fn() -> !) -> Result<(), Errno> {
+    let bare = Bare::of(thread_id()).expect("a bare thread's own doing");
+    if arch::has_shadow_stack() {
+        return Err(Errno::NOTSUP);
+    }
+    let program = process_id();
+    PROGRAM.store(program, Ordering::Relaxed);
+    bare.place.store(0, Ordering::Relaxed);
+    let stand_in = StandIn {
+        flags: CLONE_VM | CLONE_FILES | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_UNTRACED,
+        number: bare.stand_in.as_ptr() as usize,
+        place: bare.place.as_ptr() as usize,
+        abandoned: abandoned as usize,
+    };
+    // SAFETY: both words are static; libc does not know this thread, which blocks all signals, and nobody waits for its end.
+    let result = unsafe { arch::clone_stand_in(&stand_in) };
+    errno(result)?;
+    end_with_parent(program).inspect_err(|_| step_in())
+}
+
+/// In a stand-in: the thread goes on for it, as soon as nobody holds that.
+pub fn step_in() {
+    let bare = Bare::with_stand_in(thread_id()).expect("a stand-in's own doing");
+    // SAFETY: the word that its making was told.
+    unsafe { arch::leave_to_thread(bare.place.as_ptr() as usize) };
+}
+
+/// This process is killed when the thread that has made it ends, as it does with its process, `parent`.
+fn end_with_parent(parent: u32) -> Result<(), Errno> {
+    const PR_SET_PDEATHSIG: usize = 1;
+    const SIGKILL: usize = 9;
+    // SAFETY: takes numbers.
+    let result = unsafe { arch::syscall(number::PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]) };
+    // SAFETY: takes nothing.
+    let now = unsafe { arch::syscall(number::GETPPID, [0; 6]) };
+    if now != parent as isize {
+        exit_thread();
+    }
+    errno(result).map(drop)
+}
+
 /// Takes over the descriptor of that number in this thread's table.
 ///
 /// # Safety
@@ -308,10 +371,11 @@ pub fn exit_process(status: u8) -> ! {
     }
 }
 
-/// This process's id, asked anew each time: after fork it is another.
+/// This process's id, asked anew each time: after fork it is another. To a stand-in ([`step_out`]) that of its program.
 pub fn process_id() -> u32 {
     // SAFETY: takes nothing.
-    unsafe { arch::syscall(number::GETPID, [0; 6]) as u32 }
+    let process = unsafe { arch::syscall(number::GETPID, [0; 6]) as u32 };
+    Bare::with_stand_in(process).map_or(process, |_| PROGRAM.load(Ordering::Relaxed))
 }
 
 /// This thread's id.
@@ -454,6 +518,10 @@ pub(crate) fn errno(result: isize) -> Result<usize, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use rustix::fs::AtFlags;
+
     use super::*;
 
     #[test]
@@ -512,6 +580,69 @@ mod tests {
         }
         IS_OVER.store(1, Ordering::Release);
         exit_thread()
+    }
+
+    /// As above. The argument is the descriptor of this process's list of threads.
+    extern "C" fn step_out_and_in(tasks: usize) -> ! {
+        let (own, program) = (thread_id(), process_id());
+        for round in 0..RENEWALS {
+            let kept = core::hint::black_box(u64::from(round) * 0x0101_0101);
+            if step_out(given_up).is_err() {
+                break;
+            }
+            let number = thread_id();
+            let is_out = exists(own) && is_in(tasks, own) && !is_in(tasks, number) && process_id() == program;
+            step_in();
+            let is_back = thread_id() == own && !exists(number) && kept == u64::from(round) * 0x0101_0101;
+            STEPS.fetch_add((number != own && is_out && is_back).into(), Ordering::Relaxed);
+        }
+        STEPS_ARE_OVER.store(1, Ordering::Release);
+        exit_thread()
+    }
+
+    fn is_in(tasks: usize, thread: u32) -> bool {
+        // SAFETY: the test keeps it open.
+        let tasks = unsafe { rustix::fd::BorrowedFd::borrow_raw(tasks as i32) };
+        let mut path = [0; 16];
+        let path = decimal_path(b"", thread, b"\0", &mut path);
+        path.is_some_and(|path| rustix::fs::accessat(tasks, path, rustix::fs::Access::EXISTS, AtFlags::empty()).is_ok())
+    }
+
+    extern "C" fn given_up() -> ! {
+        GIVEN_UP.store(thread_id(), Ordering::Release);
+        exit_thread()
+    }
+
+    static STEPS: AtomicU32 = AtomicU32::new(0);
+    static STEPS_ARE_OVER: AtomicU32 = AtomicU32::new(0);
+    static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
+
+    #[test]
+    fn a_stand_in_goes_on_for_a_thread_and_the_thread_for_it() {
+        let tasks = std::fs::File::open("/proc/self/task").unwrap();
+        let memory = Box::leak(Box::new(ThreadMemory::reserve().unwrap()));
+        // SAFETY: the memory is leaked.
+        unsafe { spawn(memory, Descriptors::Shared, step_out_and_in, tasks.as_raw_fd() as usize).unwrap() };
+        while STEPS_ARE_OVER.load(Ordering::Acquire) == 0 {
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(STEPS.load(Ordering::Relaxed), RENEWALS);
+    }
+
+    extern "C" fn end_as_stand_in(_argument: usize) -> ! {
+        let _ = step_out(given_up);
+        exit_thread()
+    }
+
+    #[test]
+    fn a_thread_whose_stand_in_ends_says_so() {
+        let memory = Box::leak(Box::new(ThreadMemory::reserve().unwrap()));
+        // SAFETY: the memory is leaked.
+        let thread = unsafe { spawn(memory, Descriptors::Shared, end_as_stand_in, 0).unwrap() };
+        while GIVEN_UP.load(Ordering::Acquire) == 0 {
+            sleep(Duration::from_millis(1));
+        }
+        assert_eq!(GIVEN_UP.load(Ordering::Relaxed), thread);
     }
 
     static RENEWED: AtomicU32 = AtomicU32::new(0);

@@ -41,6 +41,12 @@ const TRACED: u32 = 4;
 const REFUSED: u32 = 5;
 /// For somebody else, who may take it now; to be taken up again like one that is listed.
 const LET_GO: u32 = 6;
+/// Traced, and about to be let go: a stand-in is to go on for it first.
+const TO_STEP_OUT: u32 = 7;
+/// Traced, and one does.
+const STEPPED_OUT: u32 = 8;
+/// Never to be traced: a stand-in is to go on for it.
+const OPEN: u32 = 9;
 
 /// How soon a thread is to be traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +73,7 @@ impl Traceable {
     /// For the agent: whether the thread is traced; `None` as long as nobody has answered.
     pub fn answer(&self) -> Option<bool> {
         match self.state.load(Acquire) {
-            TRACED => Some(true),
+            TRACED | TO_STEP_OUT | STEPPED_OUT => Some(true),
             REFUSED => Some(false),
             _ => None,
         }
@@ -81,6 +87,43 @@ impl Traceable {
     /// For the agent: whether `pleat run` has made room for somebody else.
     pub fn is_let_go(&self) -> bool {
         self.state.load(Acquire) == LET_GO
+    }
+
+    /// For the agent: whether the thread is traced and stays so: no stand-in has to go on for it.
+    pub fn is_to_stay(&self) -> bool {
+        self.state.load(Acquire) == TRACED
+    }
+
+    /// For the agent: whether a stand-in is to go on for the thread.
+    pub fn is_to_step_out(&self) -> bool {
+        matches!(self.state.load(Acquire), TO_STEP_OUT | OPEN)
+    }
+
+    /// For the agent: one does.
+    pub fn has_stepped_out(&self) {
+        // Where it fails `pleat run` has changed its mind.
+        let _ = self.state.compare_exchange(TO_STEP_OUT, STEPPED_OUT, Release, Relaxed);
+    }
+
+    /// For `pleat run`: what it traces is about to be let go, once a stand-in goes on for it.
+    pub fn ask_to_step_out(&self) {
+        let _ = self.state.compare_exchange(TRACED, TO_STEP_OUT, Release, Relaxed);
+    }
+
+    /// For `pleat run`: what is listed is not to be traced, but anybody's, and a stand-in goes on for it.
+    pub fn leave_open(&self) {
+        let _ = self.state.compare_exchange(LISTED, OPEN, Release, Relaxed);
+    }
+
+    /// For `pleat run`: whether one does.
+    pub fn is_out(&self) -> bool {
+        self.state.load(Acquire) == STEPPED_OUT
+    }
+
+    /// For `pleat run`: it is not let go after all.
+    pub fn ask_to_stay(&self) {
+        let back = |state| self.state.compare_exchange(state, TRACED, Release, Relaxed).is_ok();
+        [TO_STEP_OUT, STEPPED_OUT].into_iter().any(back);
     }
 
     /// For `pleat run`: whether somebody has asked, and how soon it is to be.
@@ -108,7 +151,9 @@ impl Traceable {
     /// For `pleat run`: it traces the thread no more, and will again at leisure.
     pub fn let_go(&self) {
         // As in `reply`.
-        let _ = self.state.compare_exchange(TRACED, LET_GO, Release, Relaxed);
+        let let_go = |state| self.state.compare_exchange(state, LET_GO, Release, Relaxed).is_ok();
+        // In this order: it may step out meanwhile.
+        [TRACED, TO_STEP_OUT, STEPPED_OUT].into_iter().any(let_go);
     }
 
     /// For `pleat run`: the process has ended, and its entry is to be another's.
@@ -137,6 +182,43 @@ mod tests {
         thread.ask(9, Urgency::AtOnce);
         thread.reply(true);
         assert_eq!(thread.answer(), None, "nobody has taken it");
+    }
+
+    #[test]
+    fn a_stand_in_goes_on_before_a_thread_is_let_go() {
+        let thread = Traceable::default();
+        thread.ask_to_step_out();
+        assert!(!thread.is_to_step_out(), "nobody has asked");
+        thread.ask(6, Urgency::AtLeisure);
+        thread.leave_open();
+        thread.has_stepped_out();
+        assert_eq!((thread.is_to_step_out(), thread.wanted(), thread.answer()), (true, None, None));
+        thread.ask(7, Urgency::AtLeisure);
+        thread.take();
+        thread.reply(true);
+        assert!(thread.is_to_stay());
+        for is_done in [false, true] {
+            thread.ask_to_step_out();
+            assert!(thread.is_to_step_out() && !thread.is_to_stay() && thread.answer() == Some(true));
+            if is_done {
+                thread.has_stepped_out();
+            }
+            assert_eq!(thread.is_out(), is_done);
+            thread.ask_to_stay();
+            assert!(thread.is_to_stay());
+            thread.has_stepped_out();
+            assert!(thread.is_to_stay(), "too late");
+        }
+        for is_done in [false, true] {
+            thread.ask_to_step_out();
+            if is_done {
+                thread.has_stepped_out();
+            }
+            thread.let_go();
+            assert!(thread.is_let_go());
+            assert_eq!(thread.take(), Some(7));
+            thread.reply(true);
+        }
     }
 
     #[test]

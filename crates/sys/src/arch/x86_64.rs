@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use super::{Succession, ThreadStart};
+use super::{StandIn, Succession, ThreadStart};
 
 /// One system call.
 ///
@@ -74,6 +74,86 @@ pub(crate) unsafe fn clone_on_this_stack(succession: &Succession) -> isize {
              lateout("rcx") _, lateout("r11") _);
     }
     result
+}
+
+/// clone(2) without a new stack. The new process returns, with 0; the thread waits in registers alone until that has ended, and goes on where
+/// [`leave_to_thread`] has left the stack to it. Where no process can be made the thread returns, with the error.
+///
+/// # Safety
+/// Both words last for ever, the flags hold `CLONE_VM` and `CLONE_CHILD_CLEARTID` and no `CLONE_THREAD`, `abandoned` takes nothing and does not
+/// return, nothing else of the process counts on the thread, and it has no shadow stack.
+pub(crate) unsafe fn clone_stand_in(stand_in: &StandIn) -> isize {
+    let result: isize;
+    // SAFETY: the process starts behind the first instruction with all registers but rax kept, the stack pointer among them; the thread
+    // uses the stack only when the process has ended.
+    unsafe {
+        asm!("syscall",
+             "test rax, rax",
+             "jle 2f",
+             "mov r14, rax",
+             "3:",
+             "mov eax, {futex}",
+             "mov rdi, r12",
+             "xor esi, esi",
+             "mov rdx, r14",
+             "xor r10d, r10d",
+             "syscall",
+             "cmp dword ptr [r12], r14d",
+             "je 3b",
+             "mov eax, {wait4}",
+             "mov rdi, r14",
+             "xor esi, esi",
+             "mov edx, {of_any_kind}",
+             "xor r10d, r10d",
+             "syscall",
+             "mov rax, [r13]",
+             "test rax, rax",
+             "jz 4f",
+             "mov rsp, rax",
+             "ret",
+             "4:",
+             "call r15",
+             "ud2",
+             "2:",
+             futex = const super::number::FUTEX, wait4 = const super::number::WAIT4, of_any_kind = const super::WAIT_OF_ANY_KIND,
+             inlateout("rax") super::number::CLONE as isize => result, inlateout("rdi") stand_in.flags => _, inlateout("rsi") 0_usize => _,
+             inlateout("rdx") stand_in.number => _, inlateout("r10") stand_in.number => _, in("r8") 0_usize, in("r12") stand_in.number,
+             in("r13") stand_in.place, in("r15") stand_in.abandoned, lateout("r14") _, lateout("rcx") _, lateout("r11") _);
+    }
+    result
+}
+
+/// In a process that [`clone_stand_in`] has made: writes down where its stack is, and ends. The thread returns from here.
+///
+/// # Safety
+/// `place` is that of the call that made it.
+pub(crate) unsafe fn leave_to_thread(place: usize) {
+    // SAFETY: what the caller keeps in registers is on the stack while another thread goes on with that. Behind the store the process
+    // touches no memory.
+    unsafe {
+        asm!("push rbx",
+             "push rbp",
+             "push r12",
+             "push r13",
+             "push r14",
+             "push r15",
+             "lea rax, [rip + 2f]",
+             "push rax",
+             "mov [rdi], rsp",
+             "3:",
+             "mov eax, {exit}",
+             "xor edi, edi",
+             "syscall",
+             "jmp 3b",
+             "2:",
+             "pop r15",
+             "pop r14",
+             "pop r13",
+             "pop r12",
+             "pop rbp",
+             "pop rbx",
+             exit = const super::number::EXIT, in("rdi") place, clobber_abi("C"));
+    }
 }
 
 /// Whether the processor keeps this thread's return addresses a second time, on a stack that no other thread goes on with.
