@@ -64,7 +64,14 @@ struct Tracee {
 
 impl Tracers {
     pub(crate) fn new(ledger: &'static Ledger, is_attachable: bool) -> Self {
-        Self { ledger, is_attachable, tracees: Vec::new(), held: Vec::new(), stepping_out: BTreeMap::new(), next_look: None }
+        Self {
+            ledger,
+            is_attachable,
+            tracees: Vec::new(),
+            held: Vec::new(),
+            stepping_out: BTreeMap::new(),
+            next_look: None,
+        }
     }
 
     /// Begins to trace what agents have asked for, and lets go what a debugger waits for. Says whether the next look is to be soon.
@@ -91,7 +98,8 @@ impl Tracers {
 
     /// Whoever attaches to a thread of an agent's, now or later, finds one that waits.
     fn have_stand_ins_go_on(&self) {
-        let lasts = |entry: &&Process| Stat::of(entry.pid.load(Relaxed)).is_some_and(|stat| proc::age(stat) > SHORT_LIVED);
+        let lasts =
+            |entry: &&Process| Stat::of(entry.pid.load(Relaxed)).is_some_and(|stat| proc::age(stat) > SHORT_LIVED);
         for entry in self.entries_with(Urgency::AtLeisure).filter(lasts) {
             entry.tracing.threads.iter().for_each(Traceable::leave_open);
         }

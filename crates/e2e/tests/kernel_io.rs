@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
+use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, python, skipped, turn, words};
 
 /// Runs a program of `programs/` plain and in 24 MiB, with the test's directory as its last argument; `None` if it cannot be built.
 fn crossed(source: &str, what: &str) -> Option<Run> {
@@ -163,6 +163,22 @@ fn who_is_debugged_forks_executes_and_ends_and_leaves_nothing() {
             assert!(how != "forks" || number(&run, " of 1024 pages were out") > 0, "{}", run.stderr);
         }
     }
+}
+
+/// Nobody would bring its pages any more.
+#[test]
+fn a_program_whose_stand_in_is_killed_ends_with_a_line() {
+    let turn = turn("abandoned");
+    let script = "import glob, os, time\nx = [b'%d' % i * 50 for i in range(300000)]\nfor i in range(200):\n\
+                  \x20 own = [int(child) for name in glob.glob('/proc/self/task/*/children') for child in open(name).read().split()]\n\
+                  \x20 if own: os.kill(own[0], 9)\n\
+                  \x20 time.sleep(0.05)\n\
+                  print('goes on')";
+    let options = [turn.options("32M"), words(["--attachable"])].concat();
+    let run = folded(&options, &words([python(), "-c", script]));
+    assert_eq!((run.shell_status(), &run.stdout[..]), (125, &b""[..]), "{}", run.stderr);
+    assert!(run.stderr.contains("has been ended, and the program with it"), "{}", run.stderr);
+    turn.assert_clean(&run);
 }
 
 /// lldb and gdbserver give up at the first thread that they are refused.

@@ -4,7 +4,9 @@
 #[cfg_attr(target_arch = "aarch64", path = "arch/aarch64.rs")]
 mod native;
 
-pub(crate) use native::{clone_on_this_stack, clone_stand_in, clone_thread, has_shadow_stack, leave_to_thread, syscall};
+pub(crate) use native::{
+    clone_on_this_stack, clone_stand_in, clone_thread, has_shadow_stack, leave_to_thread, syscall,
+};
 
 /// How a bare thread begins.
 pub(crate) struct ThreadStart {

@@ -35,15 +35,14 @@ const TLS_BYTES: usize = 16 * PAGE_BYTES;
 const STACK_BYTES: usize = 64 * PAGE_BYTES;
 
 /// The bare threads of this process.
-static BARE: [Bare; BARE_MAX] =
-    [const {
-        Bare {
-            number: AtomicU32::new(NOBODY),
-            is_relieved: AtomicU32::new(0),
-            stand_in: AtomicU32::new(NOBODY),
-            place: AtomicUsize::new(0),
-        }
-    }; BARE_MAX];
+static BARE: [Bare; BARE_MAX] = [const {
+    Bare {
+        number: AtomicU32::new(NOBODY),
+        is_relieved: AtomicU32::new(0),
+        stand_in: AtomicU32::new(NOBODY),
+        place: AtomicUsize::new(0),
+    }
+}; BARE_MAX];
 /// Each of an agent's three may be two for a moment.
 const BARE_MAX: usize = 8;
 
