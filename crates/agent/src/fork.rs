@@ -412,11 +412,16 @@ impl Agent {
         }
         self.is_resumed.store(STARTING, Ordering::Release);
         let argument = core::ptr::from_ref(self) as usize;
-        // SAFETY: the watcher's memory is the parent's watcher's, which does not exist here.
-        let started =
-            unsafe { thread::spawn(&self.watcher_memory, Descriptors::Own, crate::takeover::resume, argument) };
+        let start = || {
+            // SAFETY: the watcher's memory is the parent's watcher's, which does not exist here.
+            unsafe { thread::spawn(&self.watcher_memory, Descriptors::Own, crate::takeover::resume, argument) }
+        };
+        let started = if self.fault == b"forked-without-thread" { Err(Errno::AGAIN) } else { start() };
         if let Err(errno) = started {
-            fail(format_args!("a forked process gets no thread for its agent: {errno:?}"));
+            if crate::takeover::be_filled(self, &Obstacle { what: keeper::NO_THREAD, errno }).is_err() {
+                fail(format_args!("a forked process gets no thread for its agent: {errno:?}"));
+            }
+            self.set_resumed(RESUMED);
         }
         let mut waited = Duration::ZERO;
         loop {

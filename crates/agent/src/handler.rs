@@ -14,6 +14,7 @@ use crate::failure::fail;
 use crate::keeper::Keeper;
 use crate::placement::Placement;
 use crate::traced::Lookout;
+use crate::watcher::Agent;
 
 /// When no fault has come for so long, its buffers are given back.
 const IDLE: Duration = Duration::from_millis(100);
@@ -30,10 +31,10 @@ const REFUSED_LOOK: Duration = Duration::from_secs(1);
 /// With a device that hangs the writer comes late, too.
 const WRITER_IS_LATE: Duration = Duration::from_millis(300);
 
-/// Entry of the handler's thread; the argument is the keeper's address.
+/// Entry of the handler's thread; the argument is the agent's address.
 pub(crate) extern "C" fn handle(argument: usize) -> ! {
-    // SAFETY: the keeper is leaked before the thread is made.
-    let keeper = unsafe { &*(argument as *const Keeper) };
+    // SAFETY: the agent lives for ever.
+    let keeper = unsafe { &*(argument as *const Agent) }.call.wait();
     thread::ask_for_short_slices();
     let mut server = pager::Server::new();
     let mut placement = Placement::new();
@@ -95,10 +96,10 @@ pub(crate) fn give_up(stuck: pager::Stuck) -> ! {
     fail(format_args!("{}; the program is ended", Reason(stuck)))
 }
 
-/// Entry of the writer's thread; the argument is the keeper's address.
+/// Entry of the writer's thread; the argument is the agent's address.
 pub(crate) extern "C" fn write(argument: usize) -> ! {
-    // SAFETY: the keeper is leaked before the thread is made.
-    let keeper = unsafe { &*(argument as *const Keeper) };
+    // SAFETY: the agent lives for ever.
+    let keeper = unsafe { &*(argument as *const Agent) }.call.wait();
     if keeper.fault() == b"swap-hangs" {
         thread::sleep(WRITER_IS_LATE);
     }

@@ -3,7 +3,6 @@
 //! It opens what management needs, starts the handler, and reclaims for the rest of the process's life.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
-use core::time::Duration;
 
 use alloc::boxed::Box;
 
@@ -24,16 +23,16 @@ use sys::kernel::Kernel;
 use sys::linux::{Linux, Openings, Quarters};
 use sys::proc_files::Condition;
 use sys::process::RaisedLimit;
-use sys::thread::{self, Descriptors};
+use sys::thread;
 use sys::uffd::Faults;
 use sys::{Area, Errno};
 
 use crate::afterlife::Afterlife;
+use crate::crew::Crew;
 use crate::custody::Custody;
 use crate::entry::Membership;
 use crate::failure::{end, fail, say};
 use crate::fork::Forks;
-use crate::handler;
 use crate::share::Losses;
 use crate::swap;
 use crate::traced::{self, Lookout};
@@ -48,6 +47,7 @@ const STEP_NS_MAX: u64 = 100_000_000;
 
 /// What stands in the way where limits leave the agent nothing.
 pub(crate) const NO_MEMORY: &str = "no memory for its agent";
+pub(crate) const NO_THREAD: &str = "no thread for its agent";
 
 /// One process's memory under management.
 pub(crate) struct Keeper {
@@ -116,9 +116,9 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
         }
     };
     sys::addresses::reserved(lifted.as_ref(), &membership.ledger.address_bytes);
-    if let Err(errno) = start_threads(agent, keeper) {
+    if let Err(errno) = Crew::gather(agent).and_then(|crew| crew.call(keeper)) {
         // Nothing is registered yet, so nothing is lost.
-        run_unmanaged(agent, &Obstacle { what: "a thread cannot be made", errno });
+        run_unmanaged(agent, &Obstacle { what: NO_THREAD, errno });
     }
     agent.keeper.store(core::ptr::from_ref(keeper).cast_mut(), Ordering::Release);
     fence(Ordering::SeqCst);
@@ -133,23 +133,6 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     reclaimer.publish(&keeper.pager);
     membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
     reclaim(keeper, &membership, reclaimer)
-}
-
-/// Makes the handler and the writer, and waits for the first.
-pub(crate) fn start_threads(agent: &'static Agent, keeper: &'static Keeper) -> Result<(), Errno> {
-    let argument = core::ptr::from_ref(keeper) as usize;
-    // A forked child begins with segments to write, and neither the handler nor we may wait for the device.
-    keeper.pager.expect_writer();
-    // SAFETY: the thread's memory lives as long as the agent, for ever, and is used by this handler alone.
-    let handler = unsafe { thread::spawn(&agent.handler_memory, Descriptors::Shared, handler::handle, argument) }?;
-    keeper.handler.store(handler, Ordering::Relaxed);
-    traced::ensure(agent, AgentThread::Handler, handler)?;
-    while !keeper.is_serving.load(Ordering::Acquire) {
-        thread::sleep(Duration::from_micros(20));
-    }
-    // SAFETY: as above, for the writer.
-    let writer = unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) }?;
-    traced::ensure(agent, AgentThread::Writer, writer)
 }
 
 /// What kept us from managing.

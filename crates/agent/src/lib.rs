@@ -30,6 +30,7 @@ mod attend;
 #[cfg(not(test))]
 mod bytes;
 mod calls;
+mod crew;
 mod custodian;
 mod custody;
 mod detours;

@@ -1,5 +1,6 @@
 //! A forked child's side of the handover: its agent calls the parent's, receives what it inherits, opens the rest, and
-//! takes its memory over. Where it cannot the parent brings all that is missing, and the child runs beside the budget.
+//! takes its memory over. Where it cannot, or there is no thread for it, the parent brings all that is missing, and the child runs
+//! beside the budget.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -17,6 +18,7 @@ use sys::thread;
 use sys::uffd::{Faults, Uffd};
 use sys::{Errno, OwnedFd};
 
+use crate::crew::Crew;
 use crate::custody::Custody;
 use crate::failure::fail;
 use crate::fork::{
@@ -38,20 +40,22 @@ pub(crate) extern "C" fn resume(argument: usize) -> ! {
     // SAFETY: `after_fork_in_child` passed a reference that lives for ever.
     let agent = unsafe { &*(argument as *const Agent) };
     let keeper = agent.keeper.load(Ordering::Acquire);
-    let taken = take_over(agent, keeper);
+    let crew = if agent.fault == b"forked-without-crew" { Err(Errno::AGAIN) } else { Crew::gather(agent) };
+    let taken = take_over(agent, keeper, crew.as_ref().err().copied());
     let obstacle = taken.unwrap_or_else(|errno| {
         fail(format_args!("a forked process cannot take its memory over: {errno:?}"));
     });
     if let Some(obstacle) = obstacle {
         keeper::say_unmanaged(agent, &obstacle);
         agent.keeper.store(core::ptr::null_mut(), Ordering::Release);
+        let _ = crew.map(Crew::send_away);
         agent.set_resumed(RESUMED);
         // Its descriptors go with it, among them the last of our userfaultfd: what is missing now reads as zeros.
         thread::exit_thread();
     }
     // SAFETY: leaked by the parent, of which this is the copy; the mutable borrow of `take_over` has ended.
     let keeper: &'static Keeper = unsafe { &*keeper };
-    if let Err(errno) = keeper::start_threads(agent, keeper) {
+    if let Err(errno) = crew.and_then(|crew| crew.call(keeper)) {
         fail(format_args!("a forked process gets no threads for its memory: {errno:?}"));
     }
     let membership = agent.membership();
@@ -63,15 +67,16 @@ pub(crate) extern "C" fn resume(argument: usize) -> ! {
     keeper::reclaim(keeper, &membership, reclaimer)
 }
 
-/// Makes the memory this process's own. What keeps us from managing it: then all of it is there.
-fn take_over(agent: &Agent, keeper: *mut Keeper) -> Result<Option<Obstacle>, Errno> {
+/// Makes the memory this process's own. What keeps us from managing it, as where there is no crew: then all of it is there.
+fn take_over(agent: &Agent, keeper: *mut Keeper, no_crew: Option<Errno>) -> Result<Option<Obstacle>, Errno> {
     // SAFETY: this process's only other thread waits for `is_resumed` and uses the agent alone; the handler is not
-    // started yet. So nobody else reaches the keeper.
+    // called yet. So nobody else reaches the keeper.
     let keeper = unsafe { &mut *keeper };
     let membership = agent.membership();
     let faults = keeper::faults(&membership);
     let Inheritance { line, child, proc, descriptors } = receive(keeper, faults)?;
-    let means = match Means::open(agent, &proc) {
+    let crew = no_crew.map_or(Ok(()), |errno| Err(Obstacle::of(keeper::NO_THREAD)(errno)));
+    let means = match crew.and_then(|()| Means::open(agent, &proc)) {
         Ok(means) => means,
         Err(obstacle) if faults == Faults::All => {
             agent.set_resumed(BEING_FILLED);
@@ -149,19 +154,37 @@ struct Inheritance {
     proc: OwnedFd,
 }
 
-/// Calls the parent's handler.
-fn receive(keeper: &Keeper, faults: Faults) -> Result<Inheritance, Errno> {
-    let mut line = Line::call(&keeper.forks.reception.name())?;
-    let mut received = Vec::new();
-    let mut receive = || line.receive(PATIENCE, &mut |fd, number| received.push((fd, number)));
-    let mut told = receive()?;
+/// On the child's only other thread, where there is none for its agent: has the parent bring all that is missing, without an agent.
+pub(crate) fn be_filled(agent: &Agent, obstacle: &Obstacle) -> Result<(), Errno> {
+    let keeper = agent.keeper().expect("its memory is managed");
+    if keeper::faults(&agent.membership()) != Faults::All || agent.may_be_confined() {
+        return Err(obstacle.errno);
+    }
+    // What it inherits it has no use for. Its parent has all of it open.
+    let line = call(keeper, &mut |fd, _| drop(fd))?;
+    line.tell(FILL, keeper.forks.words_of_this_fork())?;
+    hear_changes(&line, FILL_PATIENCE)?;
+    agent.keeper.store(core::ptr::null_mut(), Ordering::Release);
+    agent.growth.give_up();
+    keeper::say_unmanaged(agent, obstacle);
+    Ok(())
+}
+
+/// Calls the parent's handler. `take` gets what it sends.
+fn call(keeper: &Keeper, take: &mut dyn FnMut(OwnedFd, i32)) -> Result<Line, Errno> {
+    let line = Line::call(&keeper.forks.reception.name())?;
+    let mut told = line.receive(PATIENCE, take)?;
     if told == WHICH {
         line.tell(THIS, [keeper.pager.kernel.badge().number().into(), 0, 0])?;
-        told = receive()?;
+        told = line.receive(PATIENCE, take)?;
     }
-    if told != DESCRIPTORS {
-        return Err(Errno::PROTO);
-    }
+    if told == DESCRIPTORS { Ok(line) } else { Err(Errno::PROTO) }
+}
+
+/// The same, and sorts that.
+fn receive(keeper: &Keeper, faults: Faults) -> Result<Inheritance, Errno> {
+    let mut received = Vec::new();
+    let mut line = call(keeper, &mut |fd, number| received.push((fd, number)))?;
     let above = 1 + received.iter().map(|(_, number)| *number).max().unwrap_or(0);
     let above = above + received.len() as i32;
     line.move_above(above)?;

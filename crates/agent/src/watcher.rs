@@ -16,6 +16,7 @@ use sys::sync::{Lock, Sharing, wait_while};
 use sys::thread::{self, Descriptors, ThreadMemory};
 
 use crate::afterlife::Afterlife;
+use crate::crew::Call;
 use crate::entry::Membership;
 use crate::exec::Bearings;
 use crate::growth::Growth;
@@ -53,6 +54,8 @@ pub(crate) struct Agent {
     pub(crate) watcher_memory: ThreadMemory,
     pub(crate) handler_memory: ThreadMemory,
     pub(crate) writer_memory: ThreadMemory,
+    /// What those two wait for when they begin.
+    pub(crate) call: Call,
     /// Set once memory is managed.
     pub(crate) keeper: AtomicPtr<Keeper>,
     pub(crate) leave: Leave,
@@ -96,6 +99,7 @@ impl Agent {
             watcher_memory: ThreadMemory::reserve()?,
             handler_memory: ThreadMemory::reserve()?,
             writer_memory: ThreadMemory::reserve()?,
+            call: Call::new(),
             keeper: AtomicPtr::new(core::ptr::null_mut()),
             leave: Leave::new(),
             process: AtomicU32::new(thread::process_id()),

@@ -95,6 +95,26 @@ fn many_processes_live_in_a_small_budget() {
     turn.assert_clean(&after);
 }
 
+/// Where a limit on processes leaves a forked child no thread for its agent, or too few, its parent brings all that it misses.
+#[test]
+fn a_child_without_threads_for_its_agent_has_all_its_memory() {
+    let turn = turn("threadless");
+    let script = "import os\nx = [b'%d' % i * 50 for i in range(200000)]\nfor number in range(3):\n\
+                  \x20 pid = os.fork()\n\
+                  \x20 if pid == 0: os._exit(7 if x == [b'%d' % i * 50 for i in range(200000)] else 8)\n\
+                  \x20 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))";
+    let job = words([python(), "-c", script]);
+    let before = plain(&job);
+    for fault in ["forked-without-thread", "forked-without-crew"] {
+        let mut command = pleat_command(&turn.options("40M"), &job);
+        command.env("PLEAT_FAULT", fault);
+        let after = folded_by(command);
+        assert_same(&before, &after);
+        assert!(after.stderr.contains("runs outside the budget: no thread for its agent"), "{fault}: {}", after.stderr);
+        turn.assert_clean(&after);
+    }
+}
+
 /// Four processes of 12 MiB each: one at a time has room, four at a time bring back what they have just lost. Decision 29.
 #[test]
 fn processes_that_thrash_work_by_turns() {
