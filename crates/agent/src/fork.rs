@@ -419,7 +419,7 @@ impl Agent {
         let started = if self.fault == b"forked-without-thread" { Err(Errno::AGAIN) } else { start() };
         if let Err(errno) = started {
             if crate::takeover::be_filled(self, &Obstacle { what: keeper::NO_THREAD, errno }).is_err() {
-                fail(format_args!("a forked process gets no thread for its agent: {errno:?}"));
+                crate::takeover::fail_without_thread(errno);
             }
             self.set_resumed(RESUMED);
         }

@@ -43,6 +43,9 @@ pub(crate) extern "C" fn resume(argument: usize) -> ! {
     let crew = if agent.fault == b"forked-without-crew" { Err(Errno::AGAIN) } else { Crew::gather(agent) };
     let taken = take_over(agent, keeper, crew.as_ref().err().copied());
     let obstacle = taken.unwrap_or_else(|errno| {
+        if crew.is_err() {
+            fail_without_thread(errno);
+        }
         fail(format_args!("a forked process cannot take its memory over: {errno:?}"));
     });
     if let Some(obstacle) = obstacle {
@@ -168,6 +171,11 @@ pub(crate) fn be_filled(agent: &Agent, obstacle: &Obstacle) -> Result<(), Errno>
     agent.growth.give_up();
     keeper::say_unmanaged(agent, obstacle);
     Ok(())
+}
+
+/// There is none, and nobody can bring what is missing.
+pub(crate) fn fail_without_thread(errno: Errno) -> ! {
+    fail(format_args!("a forked process gets no thread for its agent: {errno:?}"))
 }
 
 /// Calls the parent's handler. `take` gets what it sends.

@@ -11,6 +11,7 @@ use core::time::Duration;
 use page::PAGE_BYTES;
 use rustix::fs::{Mode, OFlags, Timespec};
 
+use crate::action::{self, Action};
 use crate::arch::{self, StandIn, Succession, ThreadStart, number};
 use crate::proc_files::visit_numbers;
 use crate::{Area, Errno};
@@ -263,16 +264,24 @@ pub fn step_in() {
     unsafe { arch::leave_to_thread(bare.place.as_ptr() as usize) };
 }
 
-/// This process is killed when the thread that has made it ends, as it does with its process, `parent`.
+/// The signal that tells a stand-in that its thread has ended: the last one, which nobody sends.
+const THREAD_HAS_ENDED: usize = 64;
+
+/// This process ends when the thread that has made it does, as that does with its process, `parent`. It ends well: who waits for children
+/// whose parents have ended (`PR_SET_CHILD_SUBREAPER`) is told of it.
 fn end_with_parent(parent: u32) -> Result<(), Errno> {
     const PR_SET_PDEATHSIG: usize = 1;
-    const SIGKILL: usize = 9;
+    extern "C" fn end_well(_signal: i32) {
+        exit_process(0);
+    }
+    action::set(THREAD_HAS_ENDED as u64, Some(Action::of(end_well as *const () as u64, 0)))?;
+    unblock_signals(SignalMask(!(1 << (THREAD_HAS_ENDED - 1))));
     // SAFETY: takes numbers.
-    let result = unsafe { arch::syscall(number::PRCTL, [PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0]) };
+    let result = unsafe { arch::syscall(number::PRCTL, [PR_SET_PDEATHSIG, THREAD_HAS_ENDED, 0, 0, 0, 0]) };
     // SAFETY: takes nothing.
     let now = unsafe { arch::syscall(number::GETPPID, [0; 6]) };
     if now != parent as isize {
-        exit_thread();
+        exit_process(0);
     }
     errno(result).map(drop)
 }
