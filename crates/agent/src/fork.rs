@@ -165,7 +165,7 @@ impl Forks {
     /// Awaits children in the network namespace of a thread, in which they begin.
     fn listen_where(&self, thread: u32, pager: &Pager<Linux, AnyStore>) -> Result<(), Errno> {
         let files = pager.kernel.files();
-        self.reception.move_to(&files.network_of(thread)?, &files.network_of(thread::thread_id())?)
+        self.reception.move_to(&files.network_of(thread)?, &files.network()?)
     }
 
     /// On the reclaimer's thread, in user mode: gives the child what it needs of ours. It has opened a userfaultfd of its

@@ -51,6 +51,7 @@ pub(crate) extern "C" fn resume(argument: usize) -> ! {
     if let Some(obstacle) = obstacle {
         keeper::say_unmanaged(agent, &obstacle);
         agent.keeper.store(core::ptr::null_mut(), Ordering::Release);
+        agent.growth.give_up();
         let _ = crew.map(Crew::send_away);
         agent.set_resumed(RESUMED);
         // Its descriptors go with it, among them the last of our userfaultfd: what is missing now reads as zeros.

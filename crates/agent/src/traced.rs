@@ -87,7 +87,7 @@ impl Lookout {
             return;
         }
         self.looked_ns = now_ns;
-        if self.step(keeper.traceable(self.which)) {
+        if self.step(keeper) {
             return;
         }
         if self.may_be_ours(keeper, now_ns) {
@@ -100,7 +100,9 @@ impl Lookout {
     }
 
     /// Steps out before `pleat run` lets this thread go, and in again once it traces it and keeps it. Says whether a stand-in goes on now.
-    fn step(&mut self, traceable: &Traceable) -> bool {
+    fn step(&mut self, keeper: &Keeper) -> bool {
+        let traceable = keeper.traceable(self.which);
+        let was_out = self.is_out;
         if self.is_out && traceable.is_to_stay() {
             thread::step_in();
             self.is_out = false;
@@ -108,6 +110,10 @@ impl Lookout {
             // Where there can be none, or a filter might forbid it, the thread is let go as it is.
             let is_confined = || crate::host::agent().is_none_or(Agent::may_be_confined);
             self.is_out = !is_confined() && thread::step_out(abandoned).is_ok();
+        }
+        if self.is_out != was_out && self.which == AgentThread::Handler {
+            // Who looks whether it is stuck looks at the one that works.
+            keeper.handler.store(thread::thread_id(), Ordering::Relaxed);
         }
         if self.is_out {
             traceable.has_stepped_out();

@@ -187,7 +187,7 @@ pub(crate) struct RunArgs {
     /// Let debuggers attach to running programs (lldb -p, gdbserver --attach)
     ///
     /// Without this `pleat run` keeps pleat's own threads in them to itself, and only gdb up to 13 attaches; `strace -f -p` works.
-    /// With it three processes that share the memory of each program do their work, and ps shows them.
+    /// With it strace may wait for ever for memory that those threads are to bring while it holds them.
     #[arg(verbatim_doc_comment, long, env = "PLEAT_ATTACHABLE", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub(crate) attachable: bool,
 

@@ -317,15 +317,17 @@ impl Tracked {
         if may_run {
             self.busy_for += elapsed.min(LOOK_COUNTS_MAX);
         }
-        let condition = || Condition::of(self.pid, entry.tracing.threads[AgentThread::Handler as usize].number());
+        let handler = &entry.tracing.threads[AgentThread::Handler as usize];
+        let condition = || Condition::of(self.pid, handler.number());
         if self.busy_for > STUCK_AFTER / 2 && self.half_way.is_none() {
             self.half_way = condition();
         }
         if self.busy_for > STUCK_AFTER {
             let is_starved =
                 || self.half_way.zip(condition()).is_some_and(|(before, now)| now.is_starved_since(before));
-            if has_stopped_thread(self.pid) || is_starved() {
-                // A debugger holds the handler alone, or others have the processors. The handler has its time once more.
+            if has_stopped_thread(self.pid) || handler.is_let_go() || is_starved() {
+                // A debugger holds the handler alone, or is there and its stand-in works, at which its own agent looks; or others have
+                // the processors. The handler has its time once more.
                 (self.busy_for, self.half_way) = (Duration::ZERO, None);
             }
         }

@@ -77,16 +77,15 @@ impl Tracers {
     /// Begins to trace what agents have asked for, and lets go what a debugger waits for. Says whether the next look is to be soon.
     pub(crate) fn look(&mut self) -> bool {
         self.tracees.retain(|tracee| !tracee.tracer.is_finished());
+        // The signal may have come too early.
+        self.tracees.iter().filter(|tracee| tracee.is_to_go.load(Relaxed)).for_each(Tracee::let_go);
         self.entries_with(Urgency::AtOnce).for_each(|entry| self.take_up(entry, Urgency::AtOnce));
-        if self.next_look.is_some_and(|next| next > Instant::now()) {
+        if self.is_attachable || self.next_look.is_some_and(|next| next > Instant::now()) {
             return !self.held.is_empty();
         }
         let begun_ns = clock::thread_ns();
-        if self.is_attachable {
-            self.have_stand_ins_go_on();
-        }
         for entry in self.entries_with(Urgency::AtLeisure) {
-            if !self.is_attachable && is_due(entry.pid.load(Relaxed)) {
+            if is_due(entry.pid.load(Relaxed)) {
                 self.take_up(entry, Urgency::AtLeisure);
             }
         }
@@ -94,15 +93,6 @@ impl Tracers {
         let took_ns = clock::thread_ns() - begun_ns;
         self.next_look = Some(Instant::now() + Duration::from_nanos(took_ns * LOOK_SHARE));
         !self.held.is_empty()
-    }
-
-    /// Whoever attaches to a thread of an agent's, now or later, finds one that waits.
-    fn have_stand_ins_go_on(&self) {
-        let lasts =
-            |entry: &&Process| Stat::of(entry.pid.load(Relaxed)).is_some_and(|stat| proc::age(stat) > SHORT_LIVED);
-        for entry in self.entries_with(Urgency::AtLeisure).filter(lasts) {
-            entry.tracing.threads.iter().for_each(Traceable::leave_open);
-        }
     }
 
     /// Before `pleat run` stops with the program, which may be continued alone: who traces a thread must be there to let it go on.

@@ -5,6 +5,7 @@
 // attaching soon [DIRECTORY ROUNDS]: the same, but stops them again at once, or next to it.
 // attaching forks: as "soon"; one thread of the program forks all the time.
 // attaching executes, ends, killed: as "stops"; the program executes another, ends or is killed while it is debugged.
+// attaching abandoned: as "ends"; if somebody goes on for threads of it, one of those is killed instead.
 // attaching first: as "calls", before there is any memory to reclaim.
 // attaching once: as lldb does it: tries every thread once.
 #define _GNU_SOURCE
@@ -18,7 +19,7 @@ enum { WRITERS = 3, THREADS_MAX = 64, READS = 2000, ROUNDS = 3, STOPS = 60 };
 // Shared with the process that is attached to.
 static volatile struct { int is_ready, is_awaited, is_enough, is_to_leave; } *both;
 static pid_t threads[THREADS_MAX];
-static int count, refused;
+static int count, refused, most_stand_ins;
 static const char *how;
 
 static int is(const char *name) { return strcmp(how, name) == 0; }
@@ -42,7 +43,7 @@ static void *fork_on(void *unused) {
 
 static void *leave(void *unused) {
     while (!both->is_to_leave) usleep(1000);
-    if (is("ends")) exit(0);
+    if (!is("executes")) exit(0);
     execl("/bin/true", "true", (char *)0);
     return unused;
 }
@@ -57,7 +58,7 @@ static int work(void) {
         pthread_create(&writers[number], 0, write_on, (void *)(intptr_t)number);
     pthread_create(&presser, 0, press_on, 0);
     if (is("forks")) pthread_create(&other, 0, fork_on, 0);
-    if (is("executes") || is("ends")) pthread_create(&other, 0, leave, 0);
+    if (is("executes") || is("ends") || is("abandoned")) pthread_create(&other, 0, leave, 0);
     both->is_ready = 1;
     for (int number = 0; number < WRITERS; number++) pthread_join(writers[number], 0);
     if (is("forks")) pthread_join(other, 0);
@@ -91,6 +92,22 @@ static int take_threads(pid_t process, long how, long options) {
     return seen;
 }
 
+// The processes that a process has made: how many, and one of them.
+static int stand_ins(pid_t process, pid_t *one) {
+    char path[64], task[280];
+    snprintf(path, sizeof path, "/proc/%d/task", process);
+    DIR *tasks = opendir(path);
+    int seen = 0;
+    for (struct dirent *entry; tasks && (entry = readdir(tasks));) {
+        snprintf(task, sizeof task, "%s/%s/children", path, entry->d_name);
+        FILE *children = fopen(task, "r");
+        for (int child; children && fscanf(children, "%d", &child) == 1; seen++) *one = child;
+        if (children) fclose(children);
+    }
+    if (tasks) closedir(tasks);
+    return seen;
+}
+
 // Says whether it has stopped, and not ended. Other signals that come first are not of interest to it.
 static int wait_until_stopped(pid_t thread) {
     int status;
@@ -119,6 +136,9 @@ static void debug(pid_t process, int stops, int pause, int is_to_end) {
     for (int passes = 0; passes < 2; passes++)
         if (take_threads(process, PTRACE_ATTACH, 0)) passes = -1;
     for (int at = 1; at < count; at++) check("stopped", wait_until_stopped(threads[at]), 1);
+    pid_t one;
+    int seen = stand_ins(process, &one);
+    if (seen > most_stand_ins) most_stand_ins = seen;
     while (stops-- > 0) {
         let_all_go_on();
         if (pause) usleep(pause);
@@ -130,9 +150,11 @@ static void debug(pid_t process, int stops, int pause, int is_to_end) {
 
 // What is stopped by us is killed, or goes on and leaves.
 static void end_it(pid_t process, int is_killed) {
-    both->is_to_leave = 1;
-    if (is_killed) check("kill", kill(process, SIGKILL), 0);
-    for (int at = 0; at < count && !is_killed; at++) ptrace(PTRACE_CONT, threads[at], 0, 0);
+    pid_t one;
+    if (is("abandoned") && stand_ins(process, &one)) kill(one, SIGKILL), is_killed = 1;
+    else both->is_to_leave = 1;
+    if (is("killed")) check("kill", kill(process, SIGKILL), 0);
+    for (int at = 0; at < count && !is("killed"); at++) ptrace(PTRACE_CONT, threads[at], 0, 0);
     int status;
     for (pid_t stopped; (stopped = waitpid(-1, &status, __WALL)) > 0;) {
         if (WIFSTOPPED(status)) ptrace(PTRACE_CONT, stopped, 0, 0);
@@ -166,7 +188,7 @@ int main(int words, char **word) {
     if (is_first || is("calls")) {
         follow_calls(process);
     } else {
-        int is_soon = is("soon") || is("forks"), is_killed = is("killed"), is_to_end = is_killed || is("executes") || is("ends");
+        int is_soon = is("soon") || is("forks"), is_killed = is("killed"), is_to_end = is_killed || is("executes") || is("ends") || is("abandoned");
         int stops = is("debugger") || is_once ? 0 : STOPS;
         int rounds = words > 3 ? atoi(word[3]) : is_to_end ? 1 : ROUNDS;
         for (int round = 0; round < rounds && !is_once; round++)
@@ -179,7 +201,7 @@ int main(int words, char **word) {
         while ((ended = waitpid(-1, &status, __WALL)) > 0)
             if (ended == process) check("its status", status, 0);
     }
-    fprintf(stderr, "%d threads were refused\n", refused);
+    fprintf(stderr, "%d threads were refused\n%d processes went on\n", refused, most_stand_ins);
     puts("done");
     return 0;
 }

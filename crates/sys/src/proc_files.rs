@@ -156,9 +156,10 @@ impl ProcFiles {
         Stat::read(&self.stat)?.field(10)
     }
 
-    /// What a thread of this process is at; `None` if there is none of that number.
+    /// What a thread of this process is at, or a stand-in of one; `None` if there is none of that number.
     pub fn condition(&self, thread: u32) -> Option<Condition> {
-        Condition::read(&self.stat_at(format_args!("task/{thread}/stat"))?)
+        let of_thread = self.stat_at(format_args!("task/{thread}/stat"));
+        Condition::read(&of_thread.or_else(|| self.stat_at(format_args!("../{thread}/stat")))?)
     }
 
     /// Whether only `others` threads are left of this process: see [`has_only`].

@@ -9,7 +9,6 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Access, FileType, Mode, OFlags, SealFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
-use rustix::process::{Resource, Rlimit};
 use rustix::thread::CapabilitySet;
 
 use crate::arch::{self, number};
@@ -355,34 +354,59 @@ fn field_of_stat(number: usize) -> Option<u64> {
 /// Descriptors that the agent may have at once: a dozen of its own, and those of its ancestors.
 const DESCRIPTORS_WANTED: u64 = 256;
 
+/// `struct rlimit64`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+struct DescriptorLimit {
+    current: u64,
+    maximum: u64,
+}
+
+impl DescriptorLimit {
+    /// That of a process, 0 for this one, which is set to `new`.
+    fn of(process: u32, new: Option<Self>) -> Result<Self, Errno> {
+        const RLIMIT_NOFILE: usize = 7;
+        let mut before = Self::default();
+        let new = new.as_ref().map_or(0, |new| core::ptr::from_ref(new) as usize);
+        let arguments = [process as usize, RLIMIT_NOFILE, new, &raw mut before as usize, 0, 0];
+        // SAFETY: null or a live limit, and room for one.
+        crate::thread::errno(unsafe { crate::arch::syscall(number::PRLIMIT, arguments) }).map(|_| before)
+    }
+}
+
 /// A limit on descriptors that has been raised: what it was, and what it is now.
 #[derive(Clone, Debug)]
 pub struct RaisedLimit {
-    before: Rlimit,
-    now: Rlimit,
+    before: DescriptorLimit,
+    now: DescriptorLimit,
 }
 
-/// Lets this process have more descriptors for a moment, if it may have few only. The limit is that of all its threads,
-/// the table that it counts in is the agent's own.
+/// Lets this process have more descriptors for a moment, if it may have few only: on a stand-in its program. The limit is that of all its
+/// threads, the table that it counts in is the agent's own.
 pub fn raise_descriptor_limit() -> Option<RaisedLimit> {
-    let before = rustix::process::getrlimit(Resource::Nofile);
-    if before.current.is_none_or(|current| current >= DESCRIPTORS_WANTED) {
+    raise_descriptor_limit_of(crate::thread::program_of_stand_in().unwrap_or(0))
+}
+
+/// The same of a process, 0 for this one.
+pub(crate) fn raise_descriptor_limit_of(process: u32) -> Option<RaisedLimit> {
+    let before = DescriptorLimit::of(process, None).ok()?;
+    if before.current >= DESCRIPTORS_WANTED {
         return None;
     }
-    let wanted = Some(DESCRIPTORS_WANTED);
-    let maximum = before.maximum.map(|maximum| maximum.max(DESCRIPTORS_WANTED));
+    let wanted = DescriptorLimit { current: DESCRIPTORS_WANTED, maximum: before.maximum.max(DESCRIPTORS_WANTED) };
     // The hard limit is raised with CAP_SYS_RESOURCE only; without it there is what it allows.
-    let tries = [Rlimit { current: wanted, maximum }, Rlimit { current: before.maximum, maximum: before.maximum }];
-    let now = tries.into_iter().find(|limit| rustix::process::setrlimit(Resource::Nofile, *limit).is_ok())?;
+    let tries = [wanted, DescriptorLimit { current: before.maximum, maximum: before.maximum }];
+    let now = tries.into_iter().find(|limit| DescriptorLimit::of(process, Some(*limit)).is_ok())?;
     Some(RaisedLimit { before, now })
 }
 
 impl RaisedLimit {
     /// Puts it back, unless the program has set another meanwhile.
     pub fn restore(self) {
-        if rustix::process::getrlimit(Resource::Nofile) == self.now {
+        let process = crate::thread::program_of_stand_in().unwrap_or(0);
+        if DescriptorLimit::of(process, None) == Ok(self.now) {
             // Lowering is always allowed.
-            let _ = rustix::process::setrlimit(Resource::Nofile, self.before);
+            let _ = DescriptorLimit::of(process, Some(self.before));
         }
     }
 }

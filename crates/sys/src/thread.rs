@@ -254,12 +254,19 @@ pub fn step_out(abandoned: extern "C" fn() -> !) -> Result<(), Errno> {
     // SAFETY: both words are static; libc does not know this thread, which blocks all signals, and nobody waits for its end.
     let result = unsafe { arch::clone_stand_in(&stand_in) };
     errno(result)?;
-    end_with_parent(program).inspect_err(|_| step_in())
+    // Its own, which is nobody else's: a process that is not the program has limits of its own.
+    let _ = crate::process::raise_descriptor_limit_of(0);
+    end_with(program, bare).inspect_err(|_| step_in())
 }
 
 /// In a stand-in: the thread goes on for it, as soon as nobody holds that.
 pub fn step_in() {
     let bare = Bare::with_stand_in(thread_id()).expect("a stand-in's own doing");
+    // It goes on where this one was kept.
+    let thread = rustix::process::Pid::from_raw(bare.number.load(Ordering::Relaxed) as i32);
+    if let Ok(processors) = rustix::thread::sched_getaffinity(None) {
+        let _ = rustix::thread::sched_setaffinity(thread, &processors);
+    }
     // SAFETY: the word that its making was told.
     unsafe { arch::leave_to_thread(bare.place.as_ptr() as usize) };
 }
@@ -267,21 +274,22 @@ pub fn step_in() {
 /// The signal that tells a stand-in that its thread has ended: the last one, which nobody sends.
 const THREAD_HAS_ENDED: usize = 64;
 
-/// This process ends when the thread that has made it does, as that does with its process, `parent`. It ends well: who waits for children
-/// whose parents have ended (`PR_SET_CHILD_SUBREAPER`) is told of it.
-fn end_with_parent(parent: u32) -> Result<(), Errno> {
+/// This process ends when the thread that has made it does, as that does with `program`, or where that executes another. It ends well: who
+/// waits for children whose parents have ended (`PR_SET_CHILD_SUBREAPER`) is told of it.
+fn end_with(program: u32, thread: &Bare) -> Result<(), Errno> {
     const PR_SET_PDEATHSIG: usize = 1;
     extern "C" fn end_well(_signal: i32) {
-        exit_process(0);
+        exit_group(0);
     }
     action::set(THREAD_HAS_ENDED as u64, Some(Action::of(end_well as *const () as u64, 0)))?;
     unblock_signals(SignalMask(!(1 << (THREAD_HAS_ENDED - 1))));
     // SAFETY: takes numbers.
     let result = unsafe { arch::syscall(number::PRCTL, [PR_SET_PDEATHSIG, THREAD_HAS_ENDED, 0, 0, 0, 0]) };
     // SAFETY: takes nothing.
-    let now = unsafe { arch::syscall(number::GETPPID, [0; 6]) };
-    if now != parent as isize {
-        exit_process(0);
+    let parent = unsafe { arch::syscall(number::GETPPID, [0; 6]) };
+    // Before there was a signal; the kernel clears the number of a thread that ends first.
+    if parent != program as isize || thread.number.load(Ordering::Relaxed) == NOBODY {
+        exit_group(0);
     }
     errno(result).map(drop)
 }
@@ -371,8 +379,15 @@ pub fn kill_program() -> ! {
     }
 }
 
-/// Ends this process, as `exit_group(2)` does.
+/// Ends this process, as `exit_group(2)` does; on a stand-in its program.
 pub fn exit_process(status: u8) -> ! {
+    if program_of_stand_in().is_some() {
+        step_in();
+    }
+    exit_group(status)
+}
+
+fn exit_group(status: u8) -> ! {
     loop {
         // SAFETY: takes a number and does not return.
         unsafe { arch::syscall(number::EXIT_GROUP, [status.into(), 0, 0, 0, 0, 0]) };
@@ -383,7 +398,16 @@ pub fn exit_process(status: u8) -> ! {
 pub fn process_id() -> u32 {
     // SAFETY: takes nothing.
     let process = unsafe { arch::syscall(number::GETPID, [0; 6]) as u32 };
-    Bare::with_stand_in(process).map_or(process, |_| PROGRAM.load(Ordering::Relaxed))
+    program_of(process).unwrap_or(process)
+}
+
+/// The program of this process, if that is a stand-in.
+pub(crate) fn program_of_stand_in() -> Option<u32> {
+    program_of(thread_id())
+}
+
+fn program_of(stand_in: u32) -> Option<u32> {
+    Bare::with_stand_in(stand_in).map(|_| PROGRAM.load(Ordering::Relaxed))
 }
 
 /// This thread's id.
@@ -638,7 +662,9 @@ mod tests {
     }
 
     extern "C" fn end_as_stand_in(_argument: usize) -> ! {
-        let _ = step_out(given_up);
+        if step_out(given_up).is_err() {
+            GIVEN_UP.store(u32::MAX, Ordering::Release);
+        }
         exit_thread()
     }
 

@@ -45,8 +45,6 @@ const LET_GO: u32 = 6;
 const TO_STEP_OUT: u32 = 7;
 /// Traced, and one does.
 const STEPPED_OUT: u32 = 8;
-/// Never to be traced: a stand-in is to go on for it.
-const OPEN: u32 = 9;
 
 /// How soon a thread is to be traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +94,7 @@ impl Traceable {
 
     /// For the agent: whether a stand-in is to go on for the thread.
     pub fn is_to_step_out(&self) -> bool {
-        matches!(self.state.load(Acquire), TO_STEP_OUT | OPEN)
+        self.state.load(Acquire) == TO_STEP_OUT
     }
 
     /// For the agent: one does.
@@ -108,11 +106,6 @@ impl Traceable {
     /// For `pleat run`: what it traces is about to be let go, once a stand-in goes on for it.
     pub fn ask_to_step_out(&self) {
         let _ = self.state.compare_exchange(TRACED, TO_STEP_OUT, Release, Relaxed);
-    }
-
-    /// For `pleat run`: what is listed is not to be traced, but anybody's, and a stand-in goes on for it.
-    pub fn leave_open(&self) {
-        let _ = self.state.compare_exchange(LISTED, OPEN, Release, Relaxed);
     }
 
     /// For `pleat run`: whether one does.
@@ -188,11 +181,7 @@ mod tests {
     fn a_stand_in_goes_on_before_a_thread_is_let_go() {
         let thread = Traceable::default();
         thread.ask_to_step_out();
-        assert!(!thread.is_to_step_out(), "nobody has asked");
-        thread.ask(6, Urgency::AtLeisure);
-        thread.leave_open();
-        thread.has_stepped_out();
-        assert_eq!((thread.is_to_step_out(), thread.wanted(), thread.answer()), (true, None, None));
+        assert!(!thread.is_to_step_out(), "it is not traced");
         thread.ask(7, Urgency::AtLeisure);
         thread.take();
         thread.reply(true);

@@ -76,7 +76,12 @@ impl ProcFiles {
         other.is_some() && other == program(format_args!("exe"))
     }
 
-    /// The network namespace of a thread of this process.
+    /// The network namespace of the calling thread.
+    pub fn network(&self) -> Result<OwnedFd, Errno> {
+        self.open_at(format_args!("../thread-self/ns/net"), OFlags::RDONLY)
+    }
+
+    /// That of a thread of this process.
     pub fn network_of(&self, thread: u32) -> Result<OwnedFd, Errno> {
         self.open_at(format_args!("task/{thread}/ns/net"), OFlags::RDONLY)
     }
