@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, python, skipped, turn, words};
+use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
 
 /// Runs a program of `programs/` plain and in 24 MiB, with the test's directory as its last argument; `None` if it cannot be built.
 fn crossed(source: &str, what: &str) -> Option<Run> {
