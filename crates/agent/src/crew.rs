@@ -13,6 +13,13 @@ use crate::keeper::Keeper;
 use crate::watcher::Agent;
 use crate::{handler, traced};
 
+/// Between two looks at a call that has not come.
+const LONG: Duration = Duration::from_secs(1);
+/// What may be called.
+const WAIT: u32 = 0;
+const BEGIN: u32 = 1;
+const LEAVE: u32 = 2;
+
 /// Both, waiting.
 pub(crate) struct Crew {
     agent: &'static Agent,
@@ -53,19 +60,12 @@ impl Crew {
     }
 }
 
-/// Between two looks at a call that has not come.
-const LONG: Duration = Duration::from_secs(1);
-
 /// What a crew waits for.
 #[derive(Debug)]
 pub(crate) struct Call {
     state: AtomicU32,
     keeper: AtomicPtr<Keeper>,
 }
-
-const WAIT: u32 = 0;
-const BEGIN: u32 = 1;
-const LEAVE: u32 = 2;
 
 impl Call {
     pub(crate) const fn new() -> Self {

@@ -149,8 +149,9 @@ static void debug(pid_t process, int stops, int pause, int is_to_end) {
 }
 
 // What is stopped by us is killed, or goes on and leaves.
-static void end_it(pid_t process, int is_killed) {
+static void end_it(pid_t process) {
     pid_t one;
+    int is_killed = is("killed");
     if (is("abandoned") && stand_ins(process, &one)) kill(one, SIGKILL), is_killed = 1;
     else both->is_to_leave = 1;
     if (is("killed")) check("kill", kill(process, SIGKILL), 0);
@@ -188,12 +189,13 @@ int main(int words, char **word) {
     if (is_first || is("calls")) {
         follow_calls(process);
     } else {
-        int is_soon = is("soon") || is("forks"), is_killed = is("killed"), is_to_end = is_killed || is("executes") || is("ends") || is("abandoned");
+        int is_soon = is("soon") || is("forks");
+        int is_to_end = is("executes") || is("ends") || is("killed") || is("abandoned");
         int stops = is("debugger") || is_once ? 0 : STOPS;
-        int rounds = words > 3 ? atoi(word[3]) : is_to_end ? 1 : ROUNDS;
+        int rounds = is_to_end ? 1 : words > 3 ? atoi(word[3]) : ROUNDS;
         for (int round = 0; round < rounds && !is_once; round++)
-            debug(process, stops, is_soon ? round % 5 * 50 : 10000, is_to_end && round == rounds - 1), usleep(300000);
-        if (is_to_end) end_it(process, is_killed);
+            debug(process, stops, is_soon ? round % 5 * 50 : 10000, is_to_end), usleep(300000);
+        if (is_to_end) end_it(process);
         if (is_once) take_threads(process, PTRACE_SEIZE, 0);
         both->is_enough = 1;
         // The threads that are ours end for us first.

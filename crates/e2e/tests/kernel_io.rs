@@ -141,7 +141,7 @@ fn who_traces_every_thread_does_not_hold_the_agents() {
 }
 
 /// Who attaches to a program that runs already takes every thread that he is given: the agent's are traced by `pleat run` then. A debugger,
-/// which does not take no for an answer, is given them once nobody misses a page; when stand-ins go on for them. Where he comes before
+/// which does not take no for an answer, is given them once nobody misses a page and stand-ins go on for them. Where he comes before
 /// `pleat run` they go on as others.
 #[test]
 fn who_attaches_to_every_thread_ends() {

@@ -22,6 +22,13 @@ fn world() -> World {
     world
 }
 
+/// The first of them.
+fn touch_all(world: &mut World, pages: PageCount) {
+    for page in FIRST..FIRST + pages.0 {
+        world.touch(PageIndex(page), Some(Content::Text(page))).unwrap();
+    }
+}
+
 /// A round of the reclaimer after so many half-lives of a surge; the high mark then.
 fn high_after(world: &World, half_lives: u64, share: ByteCount) -> u64 {
     for _ in 0..half_lives {
@@ -61,9 +68,7 @@ fn a_share_that_shrinks_for_others_widens_the_marks() {
 fn behind_a_fork_there_is_room_for_copies() {
     let mut world = world();
     let pages = PageCount(100);
-    for page in FIRST..FIRST + pages.0 {
-        world.touch(PageIndex(page), Some(Content::Text(page))).unwrap();
-    }
+    touch_all(&mut world, pages);
     let calm = high_after(&world, 30, SHARE);
     world.pager.kernel.set(PageRange::new(PageIndex(FIRST), pages), sys::fake::Flag::Shared, true);
     world.reclaimer.borrow_mut().shares_memory();
@@ -79,9 +84,7 @@ fn behind_a_fork_there_is_room_for_copies() {
 fn a_parent_counts_half_until_it_looks() {
     let mut world = world();
     let pages = PageCount(100);
-    for page in FIRST..FIRST + pages.0 {
-        world.touch(PageIndex(page), Some(Content::Text(page))).unwrap();
-    }
+    touch_all(&mut world, pages);
     let publish = |world: &World| {
         world.reclaimer.borrow_mut().publish(&world.pager);
         world.pager.entry.get(Gauge::ResidentBytes)
