@@ -20,15 +20,18 @@ const WAIT: u32 = 0;
 const BEGIN: u32 = 1;
 const LEAVE: u32 = 2;
 
+/// How many they are.
+const CREW: u32 = 2;
+const PAUSE: Duration = Duration::from_micros(20);
+
 /// Both, waiting.
 pub(crate) struct Crew {
     agent: &'static Agent,
     handler: u32,
-    writer: u32,
 }
 
 impl Crew {
-    /// Makes both threads.
+    /// Makes both threads, and has them and the calling one traced.
     pub(crate) fn gather(agent: &'static Agent) -> Result<Self, Errno> {
         agent.call.forget();
         let argument = core::ptr::from_ref(agent) as usize;
@@ -38,20 +41,25 @@ impl Crew {
         let writer = unsafe { thread::spawn(&agent.writer_memory, Descriptors::Shared, handler::write, argument) };
         // Alone the handler is of no use.
         let writer = writer.inspect_err(|_| agent.call.send_away())?;
-        Ok(Self { agent, handler, writer })
+        let threads = [
+            (AgentThread::Reclaimer, thread::thread_id()),
+            (AgentThread::Handler, handler),
+            (AgentThread::Writer, writer),
+        ];
+        traced::ask(agent, &threads);
+        Ok(Self { agent, handler })
     }
 
-    /// Has both begin, and waits for the handler.
-    pub(crate) fn call(self, keeper: &'static Keeper) -> Result<(), Errno> {
+    /// Has both begin, and waits until they have.
+    pub(crate) fn call(self, keeper: &'static Keeper) {
         // A forked child begins with segments to write, and neither the handler nor we may wait for the device.
         keeper.pager.expect_writer();
         keeper.handler.store(self.handler, Ordering::Relaxed);
         self.agent.call.to(keeper);
-        traced::ensure(self.agent, AgentThread::Handler, self.handler)?;
-        while !keeper.is_serving.load(Ordering::Acquire) {
-            thread::sleep(Duration::from_micros(20));
+        // Acquire: the handler's memory is allocated.
+        while self.agent.call.begun.load(Ordering::Acquire) < CREW {
+            thread::sleep(PAUSE);
         }
-        traced::ensure(self.agent, AgentThread::Writer, self.writer)
     }
 
     /// They are not needed.
@@ -65,16 +73,19 @@ impl Crew {
 pub(crate) struct Call {
     state: AtomicU32,
     keeper: AtomicPtr<Keeper>,
+    /// How many have come, and do what they are for.
+    begun: AtomicU32,
 }
 
 impl Call {
     pub(crate) const fn new() -> Self {
-        Self { state: AtomicU32::new(WAIT), keeper: AtomicPtr::new(core::ptr::null_mut()) }
+        Self { state: AtomicU32::new(WAIT), keeper: AtomicPtr::new(core::ptr::null_mut()), begun: AtomicU32::new(0) }
     }
 
     /// In a forked child it is as it was in the parent.
     fn forget(&self) {
         self.state.store(WAIT, Ordering::Relaxed);
+        self.begun.store(0, Ordering::Relaxed);
     }
 
     fn to(&self, keeper: &'static Keeper) {
@@ -92,7 +103,13 @@ impl Call {
         wake_all(&self.state, Sharing::Process);
     }
 
-    /// On a thread of the crew: until it is called. Where it is not needed it ends.
+    /// On a thread of the crew: whoever waits for it may go on.
+    pub(crate) fn has_begun(&self) {
+        // Release: see `Crew::call`.
+        self.begun.fetch_add(1, Ordering::Release);
+    }
+
+    /// The same: until it is called. Where it is not needed it ends.
     pub(crate) fn wait(&self) -> &'static Keeper {
         loop {
             match self.state.load(Ordering::Acquire) {

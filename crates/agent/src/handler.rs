@@ -34,19 +34,19 @@ const WRITER_IS_LATE: Duration = Duration::from_millis(300);
 /// Entry of the handler's thread; the argument is the agent's address.
 pub(crate) extern "C" fn handle(argument: usize) -> ! {
     // SAFETY: the agent lives for ever.
-    let keeper = unsafe { &*(argument as *const Agent) }.call.wait();
+    let agent = unsafe { &*(argument as *const Agent) };
+    let keeper = agent.call.wait();
     thread::ask_for_short_slices();
     let mut server = pager::Server::new();
     let mut placement = Placement::new();
     let mut attendant = Attendant::new();
     let mut turn = pager::Turn::default();
-    let mut lookout = Lookout::of(AgentThread::Handler);
-    let party = keeper.party(&crate::host::agent().expect("it made this thread").membership());
+    let party = keeper.party(&agent.membership());
     let pager = &keeper.pager;
     // In a forked child it may be as it was in the parent.
     keeper.standing.has_no_faults();
-    // Release: whoever waits for the handler sees its memory allocated.
-    keeper.is_serving.store(true, Ordering::Release);
+    let mut lookout = Lookout::begin(AgentThread::Handler, keeper);
+    agent.call.has_begun();
     loop {
         if attendant.refused.is_empty() {
             let limit = |limit| if lookout.expects_somebody(keeper) { LOOK_SOON } else { limit };
@@ -99,11 +99,13 @@ pub(crate) fn give_up(stuck: pager::Stuck) -> ! {
 /// Entry of the writer's thread; the argument is the agent's address.
 pub(crate) extern "C" fn write(argument: usize) -> ! {
     // SAFETY: the agent lives for ever.
-    let keeper = unsafe { &*(argument as *const Agent) }.call.wait();
+    let agent = unsafe { &*(argument as *const Agent) };
+    let keeper = agent.call.wait();
+    let mut lookout = Lookout::begin(AgentThread::Writer, keeper);
+    agent.call.has_begun();
     if keeper.fault() == b"swap-hangs" {
         thread::sleep(WRITER_IS_LATE);
     }
-    let mut lookout = Lookout::of(AgentThread::Writer);
     keeper.pager.write_segments(|| lookout.look(keeper, keeper.pager.kernel.now_ns()))
 }
 

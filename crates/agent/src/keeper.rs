@@ -2,7 +2,7 @@
 //!
 //! It opens what management needs, starts the handler, and reclaims for the rest of the process's life.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
 use alloc::boxed::Box;
 
@@ -52,7 +52,6 @@ pub(crate) const NO_THREAD: &str = "no thread for its agent";
 /// One process's memory under management.
 pub(crate) struct Keeper {
     pub(crate) pager: Pager<Linux, AnyStore>,
-    pub(crate) is_serving: AtomicBool,
     pub(crate) forks: Forks,
     pub(crate) custody: Custody,
     entry: AtomicPtr<Process>,
@@ -102,24 +101,18 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     let membership = agent.membership();
     let limit = sys::process::raise_descriptor_limit();
     let lifted = sys::addresses::lift();
-    let room = crate::heap::has_room(pager::JOURNAL_BYTES).map_err(Obstacle::of(NO_MEMORY));
-    let traced = room.and_then(|()| {
-        traced::ensure(agent, AgentThread::Reclaimer, thread::thread_id()).map_err(Obstacle::of(traced::REFUSED))
-    });
-    let opened = traced.and_then(|()| open(agent, &membership));
+    let prepared = prepare(agent, &membership);
     limit.into_iter().for_each(RaisedLimit::restore);
-    let keeper = match opened {
-        Ok(keeper) => &*Box::leak(Box::new(keeper)),
+    let (crew, keeper) = match prepared {
+        Ok((crew, keeper)) => (crew, &*Box::leak(Box::new(keeper))),
         Err(reason) => {
             lifted.into_iter().for_each(Lifted::put_back);
             run_unmanaged(agent, &reason)
         }
     };
     sys::addresses::reserved(lifted.as_ref(), &membership.ledger.address_bytes);
-    if let Err(errno) = Crew::gather(agent).and_then(|crew| crew.call(keeper)) {
-        // Nothing is registered yet, so nothing is lost.
-        run_unmanaged(agent, &Obstacle { what: NO_THREAD, errno });
-    }
+    crew.call(keeper);
+    let lookout = Lookout::begin(AgentThread::Reclaimer, keeper);
     agent.keeper.store(core::ptr::from_ref(keeper).cast_mut(), Ordering::Release);
     fence(Ordering::SeqCst);
     if agent.has_userfaultfd.load(Ordering::Relaxed) {
@@ -132,7 +125,7 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     agent.gate.open();
     reclaimer.publish(&keeper.pager);
     membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
-    reclaim(keeper, &membership, reclaimer)
+    reclaim(keeper, &membership, reclaimer, lookout)
 }
 
 /// What kept us from managing.
@@ -160,6 +153,20 @@ pub(crate) fn say_unmanaged(agent: &Agent, Obstacle { what, errno }: &Obstacle) 
     let pid = thread::process_id();
     if membership.ledger.is_first(Notice::Outside) {
         say(format_args!("process {pid} runs outside the budget: {what}: {errno:?}"));
+    }
+}
+
+/// All that can fail. Nothing is registered yet, so nothing is lost.
+fn prepare(agent: &'static Agent, membership: &Membership) -> Result<(Crew, Keeper), Obstacle> {
+    crate::heap::has_room(pager::JOURNAL_BYTES).map_err(Obstacle::of(NO_MEMORY))?;
+    let crew = Crew::gather(agent).map_err(Obstacle::of(NO_THREAD))?;
+    let traced = traced::wait(agent).map_err(Obstacle::of(traced::REFUSED));
+    match traced.and_then(|()| open(agent, membership)) {
+        Ok(keeper) => Ok((crew, keeper)),
+        Err(obstacle) => {
+            crew.send_away();
+            Err(obstacle)
+        }
     }
 }
 
@@ -203,7 +210,6 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     Ok(Keeper {
         custody,
         pager: Pager::new(kernel, cache, config),
-        is_serving: AtomicBool::new(false),
         forks,
         entry: AtomicPtr::new(core::ptr::from_ref(membership.entry).cast_mut()),
         handler: AtomicU32::new(0),
@@ -263,12 +269,16 @@ fn chosen_codec(membership: &Membership) -> &'static dyn Codec {
     codec::ALL[place]
 }
 
-pub(crate) fn reclaim(keeper: &'static Keeper, membership: &Membership, mut reclaimer: Reclaimer) -> ! {
+pub(crate) fn reclaim(
+    keeper: &'static Keeper,
+    membership: &Membership,
+    mut reclaimer: Reclaimer,
+    mut lookout: Lookout,
+) -> ! {
     thread::ask_for_short_slices();
     let mut watchdog = Watchdog::default();
     let mut losses = Losses::default();
     let mut afterlife = Afterlife::default();
-    let mut lookout = Lookout::of(AgentThread::Reclaimer);
     let pager = &keeper.pager;
     loop {
         if keeper.forks.stages.wants_rest() {
@@ -381,7 +391,8 @@ impl Watchdog {
         let step = self.running.step_ns(now);
         // Who has gone reads no more.
         let is_reading = keeper.entry().is_reading() && !keeper.is_gone();
-        self.look_at_device(is_reading, now);
+        let condition = || keeper.pager.kernel.files().condition(keeper.handler.load(Ordering::Relaxed));
+        self.look_at_device(is_reading, now, condition);
         let busy_since = keeper.entry().busy_since_ns.load(Ordering::Relaxed);
         // An idle handler with work waiting is as stuck as a busy one.
         let is_waited_for = busy_since != 0 || keeper.pager.kernel.has_messages();
@@ -391,7 +402,6 @@ impl Watchdog {
             return;
         }
         self.seen_for_ns += step;
-        let condition = || keeper.pager.kernel.files().condition(keeper.handler.load(Ordering::Relaxed));
         if self.seen_for_ns > STUCK_NS / 2 && self.half_way.is_none() {
             self.half_way = condition();
         }
@@ -406,8 +416,13 @@ impl Watchdog {
     }
 
     /// A disk that starts up, or is behind a network, may be late. Its pages are not lost, and who waits for them is told so, once.
-    fn look_at_device(&mut self, is_reading: bool, now_ns: u64) {
+    fn look_at_device(&mut self, is_reading: bool, now_ns: u64, handler: impl Fn() -> Option<Condition>) {
         if self.reading.look_ns(is_reading, now_ns) > STUCK_NS && !self.has_told_of_device {
+            if handler().is_some_and(Condition::is_stopped) {
+                // It is not the device that makes it wait.
+                self.reading = Lasting::default();
+                return;
+            }
             self.has_told_of_device = true;
             say(format_args!(
                 "process {} waits for its swap file, which has not answered for {} s",

@@ -27,7 +27,7 @@ use crate::fork::{
 };
 use crate::keeper::{self, Keeper, Obstacle};
 use crate::swap;
-use crate::traced;
+use crate::traced::{self, Lookout};
 use crate::watcher::Agent;
 
 /// The wait while a child is filled: the parent brings a gigabyte in a second or some, from a disk in minutes.
@@ -59,16 +59,15 @@ pub(crate) extern "C" fn resume(argument: usize) -> ! {
     }
     // SAFETY: leaked by the parent, of which this is the copy; the mutable borrow of `take_over` has ended.
     let keeper: &'static Keeper = unsafe { &*keeper };
-    if let Err(errno) = crew.and_then(|crew| crew.call(keeper)) {
-        fail(format_args!("a forked process gets no threads for its memory: {errno:?}"));
-    }
+    crew.unwrap_or_else(|errno| fail_without_thread(errno)).call(keeper);
+    let lookout = Lookout::begin(AgentThread::Reclaimer, keeper);
     let membership = agent.membership();
     let mut reclaimer = Reclaimer::new();
     reclaimer.shares_memory();
     reclaimer.publish(&keeper.pager);
     membership.entry.phase.store(Phase::Managing as u32, Ordering::Release);
     agent.set_resumed(RESUMED);
-    keeper::reclaim(keeper, &membership, reclaimer)
+    keeper::reclaim(keeper, &membership, reclaimer, lookout)
 }
 
 /// Makes the memory this process's own. What keeps us from managing it, as where there is no crew: then all of it is there.
@@ -101,7 +100,6 @@ fn take_over(agent: &Agent, keeper: *mut Keeper, no_crew: Option<Errno>) -> Resu
     old.reception.forget();
     // The lines in it are not ours, nor is its memory worth the risk.
     core::mem::forget(old.readers);
-    keeper.is_serving.store(false, Ordering::Release);
     keeper.set_entry(membership.entry);
     let inherited = if child.is_some() { Inherited::Registered } else { Inherited::Unregistered };
     let renew = |parents: Linux| match child {
@@ -134,7 +132,6 @@ impl Means {
             // The journal has come along.
             crate::heap::has_room(0).map_err(Obstacle::of(keeper::NO_MEMORY))?;
         }
-        traced::ensure(agent, AgentThread::Reclaimer, thread::thread_id()).map_err(Obstacle::of(traced::REFUSED))?;
         let openings = Openings::open(Some(proc)).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
         let reception = Reception::open().map_err(Obstacle::of("no socket for forked processes"))?;
         // After chroot or setuid there may be no way to the directory.
@@ -142,6 +139,7 @@ impl Means {
         let swap_file = file.as_ref().map(|file| file.file().number());
         let key = sys::process::random_key().map_err(Obstacle::of("no random key"))?;
         let fresh = file.map(|file| FreshBacking { store: swap::device(file, &agent.fault), key });
+        traced::wait(agent).map_err(Obstacle::of(traced::REFUSED))?;
         Ok(Self { openings, reception, fresh, swap_file })
     }
 }

@@ -1,29 +1,31 @@
 //! Who stops all threads of a process by ptrace stops the agent's, too, and then reads memory that only the agent can bring:
 //! `strace -f -p`, debuggers, and the sanitizers' leak checker, which a program has in itself. A thread has one tracer: where
-//! `pleat run` is that already, nobody else can stop it. SIGSTOP does not stop it then, either: a process that stands still
-//! goes on to make room for others.
+//! `pleat run` is that already, nobody else can stop it. So it is, before a page leaves, and in a forked child before the program goes on.
+//! SIGSTOP does not stop it then, either: a process that stands still goes on to make room for others.
 //!
 //! A debugger does not take no for an answer. Before `pleat run` lets a thread go for him a process goes on for it, on its stack and with its
 //! memory: a stand-in, which is in no list of the program's threads. When the debugger has gone the thread goes on itself.
 //!
-//! `pleat run` may come late: a thread that somebody else traces goes on as a new one, which he is not given.
+//! Somebody else may have come first: a thread that he traces goes on as a new one, which he is not given.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use pager::ledger::tracing::{AgentThread, Traceable, Urgency};
 use sys::{Errno, thread};
 
+use crate::entry::Membership;
 use crate::failure::fail;
 use crate::keeper::Keeper;
-use crate::watcher::{self, Agent};
+use crate::watcher::Agent;
 
 /// Why a program that looks for leaks is not managed, where it cannot be.
 pub(crate) const REFUSED: &str =
     "it would stop the agent's threads to look for leaks, and `pleat run` may not trace them";
 
-/// Until `pleat run` has answered, which may be stopped.
+/// Until `pleat run` has answered, which may be stopped. Without a leak checker the program goes on then.
 const PATIENCE_NS: u64 = 10_000_000_000;
+const PATIENCE_WITHOUT_NS: u64 = 1_000_000_000;
 const PAUSE: Duration = Duration::from_micros(20);
 /// Between a thread's looks whether somebody traces it, each of which takes some 20 us; and where that is to be expected.
 const LOOK_NS: u64 = 5_000_000;
@@ -31,29 +33,65 @@ const LOOK_SOON_NS: u64 = 100_000;
 /// Between `pleat run`'s tracing a thread and its saying so: microseconds, on a busy machine the time that others take.
 const SAYING_NS: u64 = 50_000_000;
 
-/// Has a thread of the agent's traced: at once, if this program looks for leaks, and else when `pleat run` gets round to it.
-pub(crate) fn ensure(agent: &Agent, which: AgentThread, thread: u32) -> Result<(), Errno> {
+/// Asks `pleat run` to trace these threads of the agent's.
+pub(crate) fn ask(agent: &Agent, threads: &[(AgentThread, u32)]) {
     let membership = agent.membership();
-    let traceable = &membership.entry.tracing.threads[which as usize];
-    if !agent.looks_for_leaks {
-        // Elsewhere it is another's number.
-        if !membership.is_elsewhere {
-            traceable.ask(thread, Urgency::AtLeisure);
+    let Some(urgency) = urgency(agent, &membership) else { return };
+    for (which, thread) in threads {
+        membership.entry.tracing.threads[*which as usize].ask(*thread, urgency);
+    }
+    membership.ledger.ask_for_tracing();
+}
+
+/// Waits until it has answered for all of them. Only a program that looks for leaks cannot do without.
+pub(crate) fn wait(agent: &Agent) -> Result<(), Errno> {
+    let membership = agent.membership();
+    let urgency = urgency(agent, &membership);
+    let is_needed = urgency == Some(Urgency::ForGood);
+    if urgency.is_none() {
+        return if agent.looks_for_leaks { Err(Errno::NOTSUP) } else { Ok(()) };
+    }
+    let deadline_ns = sys::clock::now_ns() + if is_needed { PATIENCE_NS } else { PATIENCE_WITHOUT_NS };
+    for which in AgentThread::ALL {
+        let traceable = &membership.entry.tracing.threads[which as usize];
+        match answer(traceable, &membership, deadline_ns) {
+            Err(errno) if is_needed => return Err(errno),
+            Err(Errno::TIMEDOUT) => IS_SILENT.store(true, Ordering::Relaxed),
+            // Perhaps for a moment only.
+            Err(Errno::PERM) => traceable.ask(traceable.number(), Urgency::AtLeisure),
+            _ => {}
         }
-        return Ok(());
     }
-    if membership.is_elsewhere {
-        return Err(Errno::NOTSUP);
+    Ok(())
+}
+
+/// How soon this agent's threads are to be traced, if they are.
+fn urgency(agent: &Agent, membership: &Membership) -> Option<Urgency> {
+    if agent.looks_for_leaks {
+        // Elsewhere it has not been tried whether a leak checker is told from a debugger.
+        return (!membership.is_elsewhere).then_some(Urgency::ForGood);
     }
-    traceable.ask(thread, Urgency::AtOnce);
-    membership.ledger.ask_for_look();
-    let deadline = sys::clock::now_ns() + PATIENCE_NS;
+    (membership.ledger.attachable.load(Ordering::Relaxed) == 0).then_some(Urgency::AtOnce)
+}
+
+/// Whether there is somebody who traces the agents' threads; `None` elsewhere, where he has another number.
+fn is_there(membership: &Membership) -> Option<bool> {
+    let tracer = membership.ledger.tracer_pid.load(Ordering::Relaxed);
+    (!membership.is_elsewhere).then(|| sys::process::process_exists(tracer))
+}
+
+/// A question has not been answered in time. Where he cannot be seen he is taken for gone then.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
+
+fn answer(traceable: &Traceable, membership: &Membership, deadline_ns: u64) -> Result<(), Errno> {
     loop {
         match traceable.answer() {
             Some(true) => return Ok(()),
             Some(false) => return Err(Errno::PERM),
-            None if watcher::is_orphaned(&membership) => return Err(Errno::SRCH),
-            None if sys::clock::now_ns() > deadline => return Err(Errno::TIMEDOUT),
+            None if !is_there(membership).unwrap_or_else(|| !IS_SILENT.load(Ordering::Relaxed)) => {
+                return Err(Errno::SRCH);
+            }
+            None if sys::clock::now_ns() > deadline_ns => return Err(Errno::TIMEDOUT),
             None => thread::sleep(PAUSE),
         }
     }
@@ -70,8 +108,11 @@ pub(crate) struct Lookout {
 }
 
 impl Lookout {
-    pub(crate) fn of(which: AgentThread) -> Self {
-        Self { which, looked_ns: 0, taken_since_ns: None, is_out: false }
+    /// On that thread, with a look, before the program goes on.
+    pub(crate) fn begin(which: AgentThread, keeper: &Keeper) -> Self {
+        let mut lookout = Self { which, looked_ns: 0, taken_since_ns: None, is_out: false };
+        lookout.look(keeper, sys::clock::now_ns());
+        lookout
     }
 
     /// Whether `pleat run` has made room for a debugger, who may stop the program again as soon as he has let it go on.
@@ -99,17 +140,20 @@ impl Lookout {
         }
     }
 
-    /// Steps out before `pleat run` lets this thread go, and in again once it traces it and keeps it. Says whether a stand-in goes on now.
+    /// Steps out before `pleat run` lets this thread go, or where it has ended and nobody goes on for it; and in again once the thread is
+    /// traced, and stays so. Says whether a stand-in goes on now.
     fn step(&mut self, keeper: &Keeper) -> bool {
+        let agent = crate::host::agent().expect("it made this thread");
+        let membership = agent.membership();
+        let is_alone = urgency(agent, &membership).is_some() && is_there(&membership) == Some(false);
         let traceable = keeper.traceable(self.which);
         let was_out = self.is_out;
-        if self.is_out && traceable.is_to_stay() {
+        if self.is_out && traceable.is_to_stay() && !is_alone {
             thread::step_in();
             self.is_out = false;
-        } else if !self.is_out && traceable.is_to_step_out() {
+        } else if !self.is_out && (traceable.is_to_step_out() || is_alone) {
             // Where there can be none, or a filter might forbid it, the thread is let go as it is.
-            let is_confined = || crate::host::agent().is_none_or(Agent::may_be_confined);
-            self.is_out = !is_confined() && thread::step_out(abandoned).is_ok();
+            self.is_out = !agent.may_be_confined() && thread::step_out(abandoned).is_ok();
         }
         if self.is_out != was_out && self.which == AgentThread::Handler {
             // Who looks whether it is stuck looks at the one that works.
@@ -143,13 +187,13 @@ impl Keeper {
     }
 
     fn is_traced_by_us(&self, which: AgentThread) -> bool {
-        let is_there = || !watcher::is_orphaned(&crate::host::agent().expect("it made this thread").membership());
+        // Of one who is not seen the kernel does not say that he traces it, either.
+        let is_there = || is_there(&crate::host::agent().expect("it made this thread").membership()) == Some(true);
         self.traceable(which).answer() == Some(true) && is_there()
     }
 
     /// On a thread of the agent's that has just taken over from one which is still there.
     fn goes_on(&self, which: AgentThread, number: u32) {
-        let agent = crate::host::agent().expect("it made this thread");
         match which {
             AgentThread::Reclaimer => {
                 let limit = sys::process::raise_descriptor_limit();
@@ -162,8 +206,6 @@ impl Keeper {
             AgentThread::Handler => self.handler.store(number, Ordering::Relaxed),
             AgentThread::Writer => {}
         }
-        if !agent.membership().is_elsewhere {
-            self.traceable(which).ask(number, Urgency::AtLeisure);
-        }
+        self.traceable(which).ask(number, Urgency::AtLeisure);
     }
 }

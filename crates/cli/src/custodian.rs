@@ -29,8 +29,8 @@ use sys::kernel::PageRange;
 use sys::uffd::{Uffd, Unserved};
 
 use crate::failure::say;
-use crate::proc;
 use crate::swap::Place;
+use crate::{proc, tracers};
 
 /// Between two looks whether memory without an agent is still somebody's.
 const LOOK: Duration = Duration::from_millis(20);
@@ -44,7 +44,7 @@ const DESCRIPTORS_LEFT: u64 = 64;
 const PAUSE: Duration = Duration::from_millis(10);
 /// How often is asked whether a thread is being killed.
 const ASKED_MAX: usize = 2;
-/// What `pleat run` tells a custodian that is to go on for it: where agents call; a ward with its line, or one without an agent; and
+/// What `pleat run` tells a custodian that is to go on for it: where agents call, and the ledger; a ward with its line, or one without an agent; and
 /// more of the last one's memory.
 const RECEPTION: u8 = b'r';
 const WARD: u8 = b'l';
@@ -128,15 +128,17 @@ impl Custody {
         Ok(Self { thread: std::thread::Builder::new().name("pleat-custodian".into()).spawn(attend)?, stop })
     }
 
-    /// The run is over. Whom it has left behind somebody else looks after.
-    pub(crate) fn end(self) {
+    /// The run is over. Whom it has left behind somebody else looks after, and traces.
+    pub(crate) fn end(self, tracers: &tracers::Watch) {
         drop(self.stop);
         let Ok(mut custodian) = self.thread.join() else { return };
         custodian.look();
-        if !custodian.wards.is_empty()
-            && let Err(error) = custodian.leave_behind()
-        {
-            say(format_args!("nobody looks after the memory of processes that live on: {error:#}"));
+        if custodian.wards.is_empty() {
+            return;
+        }
+        match custodian.leave_behind() {
+            Ok(()) => tracers.hand_over(),
+            Err(error) => say(format_args!("nobody looks after the memory of processes that live on: {error:#}")),
         }
     }
 }
@@ -146,8 +148,11 @@ pub(crate) fn run() -> Result<ExitCode> {
     // What `pleat run` has inherited is not ours to keep open.
     sys::host::close_from(3);
     let line = Line::by_number(0).map_err(|errno| anyhow!("is started by `pleat run` alone: {errno:?}"))?;
-    let mut custodian = Custodian::hear(&line).context("is started by `pleat run` alone")?;
+    let (mut custodian, ledger) = Custodian::hear(&line).context("is started by `pleat run` alone")?;
     drop(line);
+    if let Some(ledger) = ledger {
+        tracers::Watch::begin(ledger.content()).context("no thread for those who trace the agents")?;
+    }
     custodian.attend(None);
     Ok(ExitCode::SUCCESS)
 }
@@ -233,7 +238,9 @@ impl Custodian {
     }
 
     fn tell(&self, line: &Line) -> Result<()> {
-        line.send(RECEPTION, &[self.reception.number()]).map_err(error)?;
+        let ledger = self.run.as_ref().map(|run| run.number);
+        let numbers: Vec<i32> = [self.reception.number()].into_iter().chain(ledger).collect();
+        line.send(RECEPTION, &numbers).map_err(error)?;
         for ward in &self.wards {
             let (byte, own) = ward.line.as_ref().map_or((ORPHAN, None), |line| (WARD, Some(line.number())));
             let numbers: Vec<i32> = own.into_iter().chain(ward.memories.iter().map(Uffd::number)).collect();
@@ -244,16 +251,19 @@ impl Custodian {
         Ok(())
     }
 
-    /// What [`Custodian::tell`] tells.
-    fn hear(line: &Line) -> Result<Self> {
-        let mut reception = None;
+    /// What [`Custodian::tell`] tells: he hands the ledger out no more, and traces by it.
+    fn hear(line: &Line) -> Result<(Self, Option<SharedFile<Ledger>>)> {
+        let (mut reception, mut ledger) = (None, None);
         let mut wards: Vec<Ward> = Vec::new();
         loop {
             let mut received = Vec::new();
             let byte = line.receive(PATIENCE, &mut |fd, _| received.push(fd));
             let mut received = received.into_iter();
             match byte {
-                Ok(RECEPTION) => reception = received.next().map(Reception::adopt),
+                Ok(RECEPTION) => {
+                    reception = received.next().map(Reception::adopt);
+                    ledger = received.next().map(SharedFile::adopt).transpose().map_err(error)?;
+                }
                 Ok(MORE) => {
                     let last = wards.last_mut().context("more of nothing")?;
                     last.memories.extend(received.map(Uffd::adopt));
@@ -266,7 +276,7 @@ impl Custodian {
                 Err(errno) => return Err(error(errno)),
             }
         }
-        Ok(Self::new(reception.context("no reception")?, wards))
+        Ok((Self::new(reception.context("no reception")?, wards), ledger))
     }
 }
 
@@ -406,7 +416,7 @@ mod tests {
         let (ours, theirs) = lines();
         custodian.tell(&ours).unwrap();
         drop(ours);
-        let heard = Custodian::hear(&theirs).unwrap();
+        let (heard, _) = Custodian::hear(&theirs).unwrap();
         assert_eq!(shape(&heard), [(true, MANY), (false, 2), (true, 1)]);
         assert_eq!(shape(&heard), shape(&custodian));
     }

@@ -29,8 +29,7 @@ use crate::supervise::{End, Supervisor};
 use crate::swap::{self, Place, Swap};
 use crate::table::Table;
 use crate::tight::Tight;
-use crate::tracers::Tracers;
-use crate::{agent, budget, occupant, program, summary, system, userfaultfd};
+use crate::{agent, budget, occupant, program, summary, system, tracers, userfaultfd};
 
 /// Runs the program.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
@@ -71,6 +70,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let ledger = file.content();
     let end_watch = watch(ledger)?;
     let custody = Custody::begin(&file, place)?;
+    let tracers = tracers::Watch::begin(ledger).context("no thread for those who trace the agents")?;
     let child = spawn(args, &path, &agent, &file)?;
     // For the program's limit it is too late, and ours may be what it likes: the custodian holds two descriptors for each process.
     raise_descriptor_limit();
@@ -81,7 +81,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
         signals,
         bell: Bell::hang(ledger).context("cannot listen to the agents")?,
         table: Table::new(ledger),
-        tracers: Tracers::new(ledger, args.attachable),
+        tracers,
         strays: Strays::default(),
         tight: Tight::new(budget),
         swap_warning: swap.as_ref().and_then(Swap::warning),
@@ -90,7 +90,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
         ended_stuck: false,
     };
     let end = supervisor.run();
-    custody.end();
+    custody.end(&supervisor.tracers);
     let end = end?;
     supervisor.write_stats(false);
     end_watch()?;
@@ -119,6 +119,7 @@ fn create_ledger(run: &Run, place: Option<&Place>, args: &RunArgs) -> Result<Sha
     ledger.write_back.store(write_back.place(), Relaxed);
     ledger.area_bytes.store(args.pool_size.map_or(0, |size| size.0), Relaxed);
     ledger.user_mode.store(u32::from(args.user_mode), Relaxed);
+    ledger.attachable.store(u64::from(args.attachable), Relaxed);
     ledger.runner_pid.store(std::process::id(), Relaxed);
     ledger.id_namespace.store(sys::process::id_namespace().unwrap_or(0), Relaxed);
     ledger.runner_start_ticks.store(sys::process::start_ticks().unwrap_or(0), Relaxed);

@@ -22,7 +22,7 @@ use crate::stats::{Report, StatsFile};
 use crate::strays::Strays;
 use crate::table::{LOOK_COUNTS_MAX, Look, Table};
 use crate::tight::Tight;
-use crate::tracers::Tracers;
+use crate::tracers;
 
 /// Faster than a program can fill memory: a page fault clears 4 KiB in a microsecond on the machines we know.
 const GROWTH_BYTES_PER_SECOND: u64 = 4 << 30;
@@ -31,8 +31,6 @@ const WATCH_MIN: Duration = Duration::from_millis(3);
 const WATCH_MAX: Duration = Duration::from_millis(200);
 /// The time between two looks once the agents work: they need no more waking, only counting.
 const MANAGE_EVERY: Duration = Duration::from_millis(50);
-/// The same while a debugger may wait for us.
-const DEBUGGED_EVERY: Duration = Duration::from_millis(10);
 /// The time between two documents of statistics.
 const STATS_EVERY: Duration = Duration::from_secs(1);
 
@@ -55,7 +53,7 @@ pub(crate) struct Supervisor {
     pub(crate) signals: Signals,
     pub(crate) bell: Bell,
     pub(crate) table: Table,
-    pub(crate) tracers: Tracers,
+    pub(crate) tracers: tracers::Watch,
     pub(crate) strays: Strays,
     pub(crate) tight: Tight,
     /// Printed when the agents start to work: a run that fits never uses its swap file.
@@ -128,7 +126,6 @@ impl Supervisor {
 
     /// One look at all processes. Returns when the next one is due.
     fn look(&mut self, elapsed: Duration, thorough: bool) -> Duration {
-        let is_debugged = self.tracers.look();
         let given = self.ledger.given_bytes.load(Relaxed);
         let look = self.table.look(elapsed, thorough);
         let own = proc::resident_anonymous(std::process::id()).unwrap_or_default();
@@ -152,7 +149,7 @@ impl Supervisor {
         if !is_active {
             self.ledger.activate();
         }
-        if is_debugged { DEBUGGED_EVERY } else { MANAGE_EVERY }
+        MANAGE_EVERY
     }
 
     /// Prints a line that an agent could not print itself: the program's standard error is a socket, or closed.
@@ -209,8 +206,7 @@ impl Supervisor {
         {
             // The shell that waits for us is to see the job stop. On SIGCONT we go on here, and hand it on.
             // A SIGSTOP outside the terminal's foreground is somebody's who will continue the program, not us.
-            self.tracers.let_go_before_stopping();
-            signal::raise(Signal::SIGSTOP).context("cannot stop")?;
+            self.tracers.let_go_while(|| signal::raise(Signal::SIGSTOP)).context("cannot stop")?;
         }
         Ok(None)
     }

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::os::unix::thread::JoinHandleExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
@@ -20,19 +20,24 @@ use nix::unistd::Pid;
 use pager::ledger::tracing::{Traceable, Urgency};
 use pager::ledger::{Ledger, PROCESSES_MAX, Process};
 use sys::clock;
+use sys::sync::{Sharing, wait_while};
 
-use crate::proc::{self, Stat};
+use crate::proc;
 
 const STACK_BYTES: usize = 64 << 10;
-/// Nobody attaches to a process that has gone before he knows its number, and each tracer costs a thread.
-const SHORT_LIVED: Duration = Duration::from_millis(200);
+/// Between two looks who traces a program; while somebody holds one; and where there is nothing to look at.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOK_SOON: Duration = Duration::from_millis(10);
+const IDLE: Duration = Duration::from_secs(1);
 /// With many processes the looks at who traces them may take one part in so many of our time, by the processor's.
-const LOOK_SHARE: u64 = 20;
+const LOOK_SHARE: u32 = 20;
 /// A thread that cannot be traced may be another's for a moment: how often it is tried, and how long after.
 const TRIES: usize = 3;
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Longest wait for stand-ins, which begin at the agent's threads' next looks: an idle one's is a quarter of a second later.
 const STEPPING_OUT_MAX: Duration = Duration::from_secs(3);
+/// The same where the run is over, and who has started it waits.
+const HANDING_OVER_MAX: Duration = Duration::from_millis(500);
 /// Longest wait for tracers to end, which takes microseconds.
 const ENDING_MAX: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(1);
@@ -41,14 +46,62 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Tracers {
     ledger: &'static Ledger,
-    /// Debuggers may attach to all threads.
-    is_attachable: bool,
     tracees: Vec<Tracee>,
     /// The processes that somebody else held at the last look, but for the agent's threads, and how long they had run.
     held: Vec<(u32, u64)>,
     /// The processes of which threads have been asked to step out, and when.
     stepping_out: BTreeMap<u32, Instant>,
-    next_look: Option<Instant>,
+    next_look: Instant,
+}
+
+/// Them, and the thread that looks for work for them: an agent that has asked waits, and `pleat run` may be at a look at all processes.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch(Arc<Mutex<Tracers>>);
+
+impl Watch {
+    pub(crate) fn begin(ledger: &'static Ledger) -> std::io::Result<Self> {
+        let watch = Self(Arc::new(Mutex::new(Tracers::new(ledger))));
+        ledger.tracer_pid.store(std::process::id(), Relaxed);
+        let looked = watch.clone();
+        let look = move || {
+            loop {
+                // Acquire: who has asked has written down for what.
+                let asked = ledger.tracings_asked.load(Acquire);
+                let pause = looked.lock().look();
+                wait_while(&ledger.tracings_asked, asked, pause, Sharing::Machine);
+            }
+        };
+        Builder::new().name("pleat-tracers".into()).spawn(look)?;
+        Ok(watch)
+    }
+
+    /// Before `pleat run` stops with the program, which may be continued alone: who traces a thread must be there to let it go on.
+    /// Until `stop` returns nobody traces any, but for those of programs that look for leaks: a leak checker, which comes from the program
+    /// itself, would find them.
+    pub(crate) fn let_go_while<T>(&self, stop: impl FnOnce() -> T) -> T {
+        let tracers = self.lock();
+        tracers.let_go(|tracee| tracee.urgency != Urgency::ForGood);
+        stop()
+    }
+
+    /// Before `pleat run` ends, for a custodian who goes on for it: until he traces a thread a stand-in goes on for that.
+    pub(crate) fn hand_over(&self) {
+        let tracers = self.lock();
+        let deadline = Instant::now() + HANDING_OVER_MAX;
+        let traced = || tracers.tracees.iter().filter(|tracee| !tracee.tracer.is_finished());
+        while !traced().all(|tracee| tracee.traceable.is_out()) && Instant::now() < deadline {
+            traced().for_each(|tracee| tracee.traceable.ask_to_step_out());
+            sleep(PAUSE);
+        }
+        tracers.let_go(|_| true);
+        tracers.ledger.ask_for_tracing();
+        // Nobody takes them up here again.
+        std::mem::forget(tracers);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Tracers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A thread that is traced, and who does it.
@@ -63,44 +116,43 @@ struct Tracee {
 }
 
 impl Tracers {
-    pub(crate) fn new(ledger: &'static Ledger, is_attachable: bool) -> Self {
-        Self {
-            ledger,
-            is_attachable,
-            tracees: Vec::new(),
-            held: Vec::new(),
-            stepping_out: BTreeMap::new(),
-            next_look: None,
-        }
+    fn new(ledger: &'static Ledger) -> Self {
+        Self { ledger, tracees: Vec::new(), held: Vec::new(), stepping_out: BTreeMap::new(), next_look: Instant::now() }
     }
 
-    /// Begins to trace what agents have asked for, and lets go what a debugger waits for. Says whether the next look is to be soon.
-    pub(crate) fn look(&mut self) -> bool {
+    /// Begins to trace what agents have asked for, and lets go what a debugger waits for. Returns when the next look is due.
+    fn look(&mut self) -> Duration {
         self.tracees.retain(|tracee| !tracee.tracer.is_finished());
         // The signal may have come too early.
         self.tracees.iter().filter(|tracee| tracee.is_to_go.load(Relaxed)).for_each(Tracee::let_go);
-        self.entries_with(Urgency::AtOnce).for_each(|entry| self.take_up(entry, Urgency::AtOnce));
-        if self.is_attachable || self.next_look.is_some_and(|next| next > Instant::now()) {
-            return !self.held.is_empty();
+        for urgency in [Urgency::AtOnce, Urgency::ForGood] {
+            self.entries_with(urgency).for_each(|entry| self.take_up(entry, urgency));
+        }
+        let begun = Instant::now();
+        if begun < self.next_look {
+            return self.next_look - begun;
         }
         let begun_ns = clock::thread_ns();
+        let mut is_idle = self.tracees.is_empty();
         for entry in self.entries_with(Urgency::AtLeisure) {
-            if is_due(entry.pid.load(Relaxed)) {
+            is_idle = false;
+            // Who traces it would not be given what he has been refused once.
+            if proc::tracer_of(entry.pid.load(Relaxed)).is_none() {
                 self.take_up(entry, Urgency::AtLeisure);
             }
         }
         self.make_room_for_debuggers();
-        let took_ns = clock::thread_ns() - begun_ns;
-        self.next_look = Some(Instant::now() + Duration::from_nanos(took_ns * LOOK_SHARE));
-        !self.held.is_empty()
+        let took = Duration::from_nanos(clock::thread_ns() - begun_ns);
+        let pause = if self.held.is_empty() { LOOK } else { LOOK_SOON }.max(took * LOOK_SHARE);
+        // Who is traced from now on is looked at with the others.
+        self.next_look = if is_idle { begun } else { begun + pause };
+        if is_idle { IDLE } else { pause }
     }
 
-    /// Before `pleat run` stops with the program, which may be continued alone: who traces a thread must be there to let it go on.
-    /// A leak checker, which comes from the program itself, would find threads that nobody traces: those it is not given.
-    pub(crate) fn let_go_before_stopping(&self) {
+    /// Traces these no more.
+    fn let_go(&self, is_meant: impl Fn(&Tracee) -> bool) {
         let deadline = Instant::now() + ENDING_MAX;
-        let traced =
-            || self.tracees.iter().filter(|one| one.urgency == Urgency::AtLeisure && !one.tracer.is_finished());
+        let traced = || self.tracees.iter().filter(|one| is_meant(one) && !one.tracer.is_finished());
         while traced().next().is_some() && Instant::now() < deadline {
             traced().for_each(Tracee::let_go);
             sleep(PAUSE);
@@ -120,12 +172,16 @@ impl Tracers {
     fn take_up(&mut self, entry: &'static Process, urgency: Urgency) {
         let process = entry.pid.load(Relaxed);
         for traceable in entry.tracing.threads.iter().filter(|one| one.wanted() == Some(urgency)) {
-            let Some(thread) = traceable.take() else { continue };
+            let Some(own) = traceable.take() else { continue };
+            let Some(thread) = proc::thread_as_seen_here(process, own) else {
+                traceable.reply(false);
+                continue;
+            };
             let is_to_go = Arc::new(AtomicBool::new(false));
             let tracer = Builder::new().name("pleat-tracer".into()).stack_size(STACK_BYTES);
             let is_to_end = Arc::clone(&is_to_go);
             // Who waits for the answer gets it at once.
-            let tries = if urgency == Urgency::AtOnce { 1 } else { TRIES };
+            let tries = if urgency == Urgency::AtLeisure { TRIES } else { 1 };
             match tracer.spawn(move || trace(process, thread, traceable, tries, &is_to_end)) {
                 Ok(tracer) => self.tracees.push(Tracee { process, thread, urgency, traceable, is_to_go, tracer }),
                 Err(_) => traceable.reply(false),
@@ -170,13 +226,8 @@ impl Tracers {
         let Some(tracer) = proc::tracer_of(process) else { return false };
         let mut of_it = self.tracees.iter().filter(|tracee| tracee.process == process);
         let is_foreign = if tracer == 0 { None } else { sys::thread::memories_differ(process, tracer) };
-        is_foreign.unwrap_or_else(|| of_it.all(|tracee| tracee.urgency == Urgency::AtLeisure))
+        is_foreign.unwrap_or_else(|| of_it.all(|tracee| tracee.urgency != Urgency::ForGood))
     }
-}
-
-/// Whether a process has lived for long, and nobody traces it, who would not be given what he has been refused once.
-fn is_due(process: u32) -> bool {
-    Stat::of(process).is_some_and(|stat| proc::age(stat) > SHORT_LIVED) && proc::tracer_of(process).is_none()
 }
 
 impl Tracee {

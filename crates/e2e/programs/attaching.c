@@ -7,19 +7,19 @@
 // attaching executes, ends, killed: as "stops"; the program executes another, ends or is killed while it is debugged.
 // attaching abandoned: as "ends"; if somebody goes on for threads of it, one of those is killed instead.
 // attaching first: as "calls", before there is any memory to reclaim.
+// attaching left: as "calls", when who has started it has ended, and `pleat run` with him.
+// attaching lost: the same, when `pleat run` has been killed.
 // attaching once: as lldb does it: tries every thread once.
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "traced.h"
 
-enum { WRITERS = 3, THREADS_MAX = 64, READS = 2000, ROUNDS = 3, STOPS = 60 };
+enum { WRITERS = 3, READS = 2000, ROUNDS = 3, STOPS = 60 };
 // Shared with the process that is attached to.
 static volatile struct { int is_ready, is_awaited, is_enough, is_to_leave; } *both;
-static pid_t threads[THREADS_MAX];
-static int count, refused, most_stand_ins;
+static int most_stand_ins;
 static const char *how;
 
 static int is(const char *name) { return strcmp(how, name) == 0; }
@@ -67,29 +67,6 @@ static int work(void) {
     for (int number = 0; number < BUFFERS; number++) expect("a buffer", buffer(number), BUFFER, number);
     end();
     return 0;
-}
-
-static int is_ours(pid_t thread) {
-    for (int at = 0; at < count; at++)
-        if (threads[at] == thread) return 1;
-    return 0;
-}
-
-// One look at the threads of a process: how many were there that are not ours, whether we could take them or not.
-static int take_threads(pid_t process, long how, long options) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/task", process);
-    DIR *tasks = opendir(path);
-    int seen = 0;
-    for (struct dirent *task; (task = readdir(tasks));) {
-        pid_t thread = atoi(task->d_name);
-        if (thread == 0 || is_ours(thread)) continue;
-        seen++;
-        if (ptrace(how, thread, 0, options) == 0) threads[count++] = thread;
-        else refused++;
-    }
-    closedir(tasks);
-    return seen;
 }
 
 // The processes that a process has made: how many, and one of them.
@@ -176,6 +153,20 @@ static void follow_calls(pid_t process) {
     check("enough writes", seen >= READS, 1);
 }
 
+// We go on when who waits for us has ended. Where there is none `pleat run` is nobody.
+static void outlive_the_run(void) {
+    const char *run = getenv("PLEAT_LEDGER");
+    pid_t started_us = getpid();
+    if (is("lost")) {
+        if (run) check("kill", kill(atoi(run + strlen("/proc/")), SIGKILL), 0);
+    } else if (fork() != 0) {
+        while (!both->is_ready) usleep(1000);
+        exit(0);
+    }
+    while (is("left") && getppid() == started_us) usleep(1000);
+    usleep(700000);
+}
+
 int main(int words, char **word) {
     if (words < 2) return 2;
     how = word[1];
@@ -185,8 +176,10 @@ int main(int words, char **word) {
     pid_t process = fork();
     if (process == 0) return work();
     while (!is_first && !both->is_ready) usleep(1000);
-    usleep(is_first ? 100000 : 1500000);
-    if (is_first || is("calls")) {
+    usleep(is_first ? 100000 : 300000);
+    int is_outliving = is("left") || is("lost"), seen = 0;
+    if (is_outliving) outlive_the_run(), seen = stand_ins(process, &(pid_t){0});
+    if (is_first || is_outliving || is("calls")) {
         follow_calls(process);
     } else {
         int is_soon = is("soon") || is("forks");
@@ -203,7 +196,7 @@ int main(int words, char **word) {
         while ((ended = waitpid(-1, &status, __WALL)) > 0)
             if (ended == process) check("its status", status, 0);
     }
-    fprintf(stderr, "%d threads were refused\n%d processes went on\n", refused, most_stand_ins);
+    fprintf(stderr, "%d threads were refused\n%d processes went on\n", refused, seen + most_stand_ins);
     puts("done");
     return 0;
 }

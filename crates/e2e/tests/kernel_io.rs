@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use pleat_e2e::{Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
+use pleat_e2e::{MODES, Run, assert_cold, assert_same, folded, plain, skipped, turn, words};
 
 /// Runs a program of `programs/` plain and in 24 MiB, with the test's directory as its last argument; `None` if it cannot be built.
 fn crossed(source: &str, what: &str) -> Option<Run> {
@@ -13,6 +13,11 @@ fn crossed(source: &str, what: &str) -> Option<Run> {
 }
 
 fn crossed_in(ram: &str, source: &str, what: &str) -> Option<Run> {
+    crossed_with("", ram, source, what)
+}
+
+/// The same, in one of the [`MODES`].
+fn crossed_with(mode: &str, ram: &str, source: &str, what: &str) -> Option<Run> {
     let turn = turn(&format!("{}-{what}", source.trim_end_matches(".c")));
     let program = match turn.compile(source, &["-pthread"]) {
         Ok(program) => program,
@@ -24,8 +29,8 @@ fn crossed_in(ram: &str, source: &str, what: &str) -> Option<Run> {
     let command = words([&program, what, &turn.word("")]);
     let before = plain(&command);
     assert!(before.status.success(), "{what} fails without pleat: {}", String::from_utf8_lossy(&before.stdout));
-    let after = folded(&turn.options(ram), &command);
-    print!("{what}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
+    let after = folded(&turn.options_in(mode, ram), &command);
+    print!("{what} {mode}: {:.2?} against {:.2?}; {}", after.wall, before.wall, after.stderr);
     assert_same(&before, &after);
     turn.assert_clean(&after);
     if let Some(reason) = String::from_utf8_lossy(&before.stdout).lines().find(|line| line.starts_with("no ")) {
@@ -149,6 +154,36 @@ fn who_attaches_to_every_thread_ends() {
         if let Some(run) = crossed("attaching.c", how) {
             assert_cold(&run);
             assert_eq!(number(&run, " threads were refused") > 0, is_refused, "{}", run.stderr);
+        }
+    }
+}
+
+/// Behind the end of the run the custodian traces the agents' threads. Where `pleat run` has been killed nobody does: stand-ins go on for them.
+#[test]
+fn who_attaches_when_the_run_is_over_ends() {
+    if let Some(run) = crossed("attaching.c", "left") {
+        assert_cold(&run);
+        assert_eq!((number(&run, " threads were refused"), number(&run, " processes went on")), (3, 0));
+    }
+    let turn = turn("attaching-lost");
+    let Ok(program) = turn.compile("attaching.c", &["-pthread"]) else { return skipped("there is no gcc") };
+    let command = words([&program, "lost"]);
+    let (before, after) = (plain(&command), folded(&turn.options("24M"), &command));
+    assert_eq!(after.shell_status(), 128 + 9, "`pleat run` was killed: {}", after.stderr);
+    assert_eq!(String::from_utf8_lossy(&after.stdout), String::from_utf8_lossy(&before.stdout));
+    assert_cold(&after);
+    assert_eq!((number(&after, " threads were refused"), number(&after, " processes went on")), (0, 3));
+}
+
+/// Also to a forked child as soon as there is one, whose parent's pages are out, and while a process begins to be managed.
+#[test]
+fn who_attaches_to_a_process_that_has_just_begun_ends() {
+    for (how, expected) in [("forked", 60), ("begins", 4)] {
+        for mode in MODES {
+            if let Some(run) = crossed_with(mode, "24M", "newborn.c", how) {
+                assert_cold(&run);
+                assert!(number(&run, " were followed") >= expected, "{}", run.stderr);
+            }
         }
     }
 }

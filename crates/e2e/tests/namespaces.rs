@@ -1,7 +1,7 @@
 //! Processes whose ids mean something else to others: `pleat run` and the agents count, and end, the right ones.
 #![forbid(unsafe_code)]
 
-use pleat_e2e::{MODES, Run, assert_same, folded, plain, skipped, stats, turn, words};
+use pleat_e2e::{MODES, Run, assert_cold, assert_same, folded, plain, skipped, stats, turn, words};
 use serde_json::Value;
 
 /// Runs `strangers.c` plain and under pleat; with the document of statistics. `None` if there are no such namespaces here.
@@ -92,6 +92,26 @@ fn with_a_proc_of_its_own_a_program_asks_for_the_run() {
 fn in_a_namespace_of_users_a_program_asks_for_the_run() {
     let Some((run, stats)) = strangers_in("--user-mode", "users", "swap") else { return };
     assert_spilled(&run, &stats);
+}
+
+/// `pleat run` finds the agent's threads by the numbers that they have there: who attaches to all threads is not given them.
+#[test]
+fn who_attaches_there_to_every_thread_ends() {
+    let turn = turn("attaching-namespace");
+    let program = match turn.compile("attaching.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let command = words(["unshare", "--pid", "--fork", "--mount-proc", &program, "calls"]);
+    let before = plain(&command);
+    if !before.status.success() {
+        return skipped(&format!("no namespaces: {}", before.stderr));
+    }
+    let after = folded(&turn.options("24M"), &command);
+    assert_same(&before, &after);
+    assert_cold(&after);
+    assert!(after.stderr.contains("\n3 threads were refused"), "{}", after.stderr);
+    turn.assert_clean(&after);
 }
 
 /// With a network of its own, too, it cannot ask, and the user is told.

@@ -23,7 +23,7 @@ pub mod tracing;
 pub mod turns;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0d");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0e");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -418,6 +418,12 @@ impl Ledger {
         wake_all(&self.looks_asked, Sharing::Machine);
     }
 
+    /// `pleat run` is to trace now what is to be traced at once.
+    pub fn ask_for_tracing(&self) {
+        self.tracings_asked.fetch_add(1, Release);
+        wake_all(&self.tracings_asked, Sharing::Machine);
+    }
+
     /// `pleat run` has looked, and `left` bytes are left to the threshold. `given` had been given when it began.
     pub fn have_looked(&self, left: u64, given: u64) {
         self.room_bytes.store(left, Relaxed);
@@ -532,12 +538,18 @@ pub struct Ledger {
     pub runner_start_ticks: AtomicU64,
     /// By how much start times look later to `pleat run` than they are: `sys::process::start_ticks_ahead`, signed.
     pub runner_ticks_ahead: AtomicU64,
+    /// 1 for `--attachable`.
+    pub attachable: AtomicU64,
     /// 1 for `--when-full stop`, 0 for `exceed`.
     pub stop_when_full: AtomicU32,
     /// A futex: 0 until the threshold is passed, then 1.
     pub active: AtomicU32,
     /// Process id of `pleat run`.
     pub runner_pid: AtomicU32,
+    /// Process id of who traces the agents' threads: `pleat run`, and behind it the custodian.
+    pub tracer_pid: AtomicU32,
+    /// How often he has been asked to trace threads at once; a futex.
+    pub tracings_asked: AtomicU32,
     /// Looks of `pleat run`, a sign of life; a futex.
     pub runner_ticks: AtomicU32,
     /// A bit for each [`Notice`] that has been printed.

@@ -17,6 +17,11 @@ pub enum AgentThread {
     Writer,
 }
 
+impl AgentThread {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Reclaimer, Self::Handler, Self::Writer];
+}
+
 /// Those of one agent. Zero is valid.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -36,30 +41,37 @@ pub struct Traceable {
 /// Where a thread is. Zero: there is none.
 const LISTED: u32 = 1;
 const ASKED: u32 = 2;
-const TAKEN: u32 = 3;
-const TRACED: u32 = 4;
-const REFUSED: u32 = 5;
+const ASKED_FOR_GOOD: u32 = 3;
+const TAKEN: u32 = 4;
+const TRACED: u32 = 5;
+const REFUSED: u32 = 6;
 /// For somebody else, who may take it now; to be taken up again like one that is listed.
-const LET_GO: u32 = 6;
+const LET_GO: u32 = 7;
 /// Traced, and about to be let go: a stand-in is to go on for it first.
-const TO_STEP_OUT: u32 = 7;
+const TO_STEP_OUT: u32 = 8;
 /// Traced, and one does.
-const STEPPED_OUT: u32 = 8;
+const STEPPED_OUT: u32 = 9;
 
 /// How soon a thread is to be traced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
-    /// Once its process has lived for a while: nothing depends on it.
+    /// Once nobody else traces its process: its agent gets along until then.
     AtLeisure,
     /// Now: its agent waits for the answer.
     AtOnce,
+    /// The same, and nobody is ever given it: a leak checker looks at all that it can stop.
+    ForGood,
 }
 
 impl Traceable {
     /// For the agent: this thread is to be traced.
     pub fn ask(&self, thread: u32, urgency: Urgency) {
         self.thread.store(thread, Relaxed);
-        let state = if urgency == Urgency::AtOnce { ASKED } else { LISTED };
+        let state = match urgency {
+            Urgency::AtLeisure => LISTED,
+            Urgency::AtOnce => ASKED,
+            Urgency::ForGood => ASKED_FOR_GOOD,
+        };
         self.state.store(state, Release);
     }
 
@@ -124,6 +136,7 @@ impl Traceable {
         match self.state.load(Acquire) {
             LISTED | LET_GO => Some(Urgency::AtLeisure),
             ASKED => Some(Urgency::AtOnce),
+            ASKED_FOR_GOOD => Some(Urgency::ForGood),
             _ => None,
         }
     }
@@ -131,7 +144,7 @@ impl Traceable {
     /// For `pleat run`: the thread that has been asked for; each question is taken once.
     pub fn take(&self) -> Option<u32> {
         let take = |state| self.state.compare_exchange(state, TAKEN, AcqRel, Relaxed).is_ok();
-        [ASKED, LISTED, LET_GO].into_iter().any(take).then(|| self.thread.load(Relaxed))
+        [ASKED, ASKED_FOR_GOOD, LISTED, LET_GO].into_iter().any(take).then(|| self.thread.load(Relaxed))
     }
 
     /// For `pleat run`: answers what it has taken.
@@ -164,7 +177,8 @@ mod tests {
     fn a_question_is_taken_once_and_answered() {
         let thread = Traceable::default();
         assert_eq!((thread.wanted(), thread.take(), thread.answer()), (None, None, None));
-        for (number, urgency, is_traced) in [(7, Urgency::AtOnce, true), (8, Urgency::AtLeisure, false)] {
+        let asked = [(7, Urgency::AtOnce, true), (8, Urgency::AtLeisure, false), (9, Urgency::ForGood, true)];
+        for (number, urgency, is_traced) in asked {
             thread.ask(number, urgency);
             assert_eq!((thread.answer(), thread.wanted()), (None, Some(urgency)), "the answer before is void");
             assert_eq!((thread.take(), thread.take(), thread.wanted()), (Some(number), None, None));
@@ -172,7 +186,7 @@ mod tests {
             thread.reply(is_traced);
             assert_eq!(thread.answer(), Some(is_traced));
         }
-        thread.ask(9, Urgency::AtOnce);
+        thread.ask(10, Urgency::AtOnce);
         thread.reply(true);
         assert_eq!(thread.answer(), None, "nobody has taken it");
     }
