@@ -143,19 +143,23 @@ pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
     (tracer != 0 || field("State:")?.starts_with('t')).then_some(tracer)
 }
 
+/// Whether a process lives in our namespace of process ids, as far as can be told.
+pub(crate) fn is_in_our_namespace(pid: u32) -> bool {
+    numbers_of(&format!("/proc/{pid}/status")).len() <= 1
+}
+
 /// The number by which we know a thread of a process that has this one in its own namespace.
 pub(crate) fn thread_as_seen_here(pid: u32, own: u32) -> Option<u32> {
-    let has_it_as = |thread: &u32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).ok()?;
-        // From our namespace to its own. Where there are no namespaces there is no such line.
-        let Some(numbers) = status.lines().find_map(|line| line.strip_prefix("NSpid:")) else { return Some(*thread) };
-        numbers.split_ascii_whitespace().next_back()?.parse().ok()
-    };
-    if has_it_as(&own) == Some(own) {
-        return Some(own);
-    }
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).find(|thread| has_it_as(thread) == Some(own))
+    let mut numbers = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    numbers.find(|thread| numbers_of(&format!("/proc/{pid}/task/{thread}/status")).last() == Some(&own))
+}
+
+/// The numbers of a thread, from our namespace to its own; none where there are no namespaces, or it has ended.
+fn numbers_of(status: &str) -> Vec<u32> {
+    let status = fs::read_to_string(status).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    numbers.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
 /// How long the threads of a process have run, ns, but for these, if a tracer has stopped every one of them. 0 where the kernel does not

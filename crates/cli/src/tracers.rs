@@ -171,9 +171,11 @@ impl Tracers {
 
     fn take_up(&mut self, entry: &'static Process, urgency: Urgency) {
         let process = entry.pid.load(Relaxed);
+        let is_here = proc::is_in_our_namespace(process);
         for traceable in entry.tracing.threads.iter().filter(|one| one.wanted() == Some(urgency)) {
             let Some(own) = traceable.take() else { continue };
-            let Some(thread) = proc::thread_as_seen_here(process, own) else {
+            let thread = if is_here { Some(own) } else { proc::thread_as_seen_here(process, own) };
+            let Some(thread) = thread else {
                 traceable.reply(false);
                 continue;
             };
