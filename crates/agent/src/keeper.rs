@@ -112,9 +112,10 @@ pub(crate) fn keep(agent: &'static Agent) -> ! {
     };
     sys::addresses::reserved(lifted.as_ref(), &membership.ledger.address_bytes);
     crew.call(keeper);
-    let lookout = Lookout::begin(AgentThread::Reclaimer, keeper);
     agent.keeper.store(core::ptr::from_ref(keeper).cast_mut(), Ordering::Release);
     fence(Ordering::SeqCst);
+    // Once there is a keeper: it may go on as another thread, and nobody is to open the gate of one that has ended.
+    let lookout = Lookout::begin(AgentThread::Reclaimer, keeper);
     if agent.has_userfaultfd.load(Ordering::Relaxed) {
         keeper.pager.be_exact();
     }

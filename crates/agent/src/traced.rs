@@ -8,7 +8,7 @@
 //!
 //! Somebody else may have come first: a thread that he traces goes on as a new one, which he is not given.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use pager::ledger::tracing::{AgentThread, Traceable, Urgency};
@@ -30,8 +30,10 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// Between a thread's looks whether somebody traces it, each of which takes some 20 us; and where that is to be expected.
 const LOOK_NS: u64 = 5_000_000;
 const LOOK_SOON_NS: u64 = 100_000;
-/// Between `pleat run`'s tracing a thread and its saying so: microseconds, on a busy machine the time that others take.
-const SAYING_NS: u64 = 50_000_000;
+/// Between its looks whether `pleat run` still does, as that has said.
+const CHECK_NS: u64 = 250_000_000;
+/// Who may not trace it is asked again so long after, and then after twice as long each time.
+const ASK_AGAIN_NS: [u64; 2] = [1_000_000_000, 64_000_000_000];
 
 /// Asks `pleat run` to trace these threads of the agent's.
 pub(crate) fn ask(agent: &Agent, threads: &[(AgentThread, u32)]) {
@@ -52,13 +54,10 @@ pub(crate) fn wait(agent: &Agent) -> Result<(), Errno> {
         return if agent.looks_for_leaks { Err(Errno::NOTSUP) } else { Ok(()) };
     }
     let deadline_ns = sys::clock::now_ns() + if is_needed { PATIENCE_NS } else { PATIENCE_WITHOUT_NS };
-    for which in AgentThread::ALL {
-        let traceable = &membership.entry.tracing.threads[which as usize];
+    for traceable in &membership.entry.tracing.threads {
         match answer(traceable, &membership, deadline_ns) {
             Err(errno) if is_needed => return Err(errno),
-            Err(Errno::TIMEDOUT) => IS_SILENT.store(true, Ordering::Relaxed),
-            // Perhaps for a moment only.
-            Err(Errno::PERM) => traceable.ask(traceable.number(), Urgency::AtLeisure),
+            Err(Errno::TIMEDOUT) => membership.ledger.tracer_is_silent.store(1, Ordering::Relaxed),
             _ => {}
         }
     }
@@ -74,35 +73,44 @@ fn urgency(agent: &Agent, membership: &Membership) -> Option<Urgency> {
     (membership.ledger.attachable.load(Ordering::Relaxed) == 0).then_some(Urgency::AtOnce)
 }
 
-/// Whether there is somebody who traces the agents' threads; `None` elsewhere, where he has another number.
-fn is_there(membership: &Membership) -> Option<bool> {
-    let tracer = membership.ledger.tracer_pid.load(Ordering::Relaxed);
-    (!membership.is_elsewhere).then(|| sys::process::process_exists(tracer))
+/// Whether there is somebody who answers, as far as is known. Elsewhere he has another number.
+fn is_there(membership: &Membership) -> bool {
+    let ledger = membership.ledger;
+    let exists = || sys::process::process_exists(ledger.tracer_pid.load(Ordering::Relaxed));
+    ledger.tracer_is_silent.load(Ordering::Relaxed) == 0 && (membership.is_elsewhere || exists())
 }
-
-/// A question has not been answered in time. Where he cannot be seen he is taken for gone then.
-static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 fn answer(traceable: &Traceable, membership: &Membership, deadline_ns: u64) -> Result<(), Errno> {
     loop {
         match traceable.answer() {
             Some(true) => return Ok(()),
             Some(false) => return Err(Errno::PERM),
-            None if !is_there(membership).unwrap_or_else(|| !IS_SILENT.load(Ordering::Relaxed)) => {
-                return Err(Errno::SRCH);
-            }
+            None if !is_there(membership) => return Err(Errno::SRCH),
             None if sys::clock::now_ns() > deadline_ns => return Err(Errno::TIMEDOUT),
             None => thread::sleep(PAUSE),
         }
     }
 }
 
+/// Who traces a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tracer {
+    /// Whom the agent has asked to.
+    Ours,
+    Other,
+    Nobody,
+}
+
 /// The looks of one thread of the agent's whether somebody else traces it.
 pub(crate) struct Lookout {
     which: AgentThread,
     looked_ns: u64,
-    /// Since when `pleat run` has been about to trace it.
-    taken_since_ns: Option<u64>,
+    /// When it was last seen that `pleat run` traces it; 0: never.
+    seen_ns: u64,
+    /// Since when `pleat run` has owed an answer.
+    owed_since_ns: Option<u64>,
+    /// When it is asked again, having refused, and how long after that once more.
+    ask_again: Option<(u64, u64)>,
     /// This is a stand-in, which goes on for it.
     is_out: bool,
 }
@@ -110,7 +118,7 @@ pub(crate) struct Lookout {
 impl Lookout {
     /// On that thread, with a look, before the program goes on.
     pub(crate) fn begin(which: AgentThread, keeper: &Keeper) -> Self {
-        let mut lookout = Self { which, looked_ns: 0, taken_since_ns: None, is_out: false };
+        let mut lookout = Self { which, looked_ns: 0, seen_ns: 0, owed_since_ns: None, ask_again: None, is_out: false };
         lookout.look(keeper, sys::clock::now_ns());
         lookout
     }
@@ -128,30 +136,53 @@ impl Lookout {
             return;
         }
         self.looked_ns = now_ns;
-        if self.step(keeper) {
-            return;
+        let is_said_to_be = keeper.traceable(self.which).answer() == Some(true);
+        let is_to_be_checked = !is_said_to_be || now_ns - self.seen_ns >= CHECK_NS;
+        if is_to_be_checked && !self.is_out {
+            match keeper.tracer(self.which) {
+                Tracer::Ours => self.seen_ns = now_ns,
+                Tracer::Nobody => self.remind(keeper, now_ns),
+                // Where no thread can be made it stays as it is, and tries again.
+                Tracer::Other => drop(thread::renew(|number| keeper.goes_on(self.which, number))),
+            }
         }
-        if self.may_be_ours(keeper, now_ns) {
-            return;
+        self.step(keeper);
+    }
+
+    /// Nobody traces it: has `pleat run` do so that has let go of it by ending, has not answered, or has refused a while ago.
+    fn remind(&mut self, keeper: &Keeper, now_ns: u64) {
+        let traceable = keeper.traceable(self.which);
+        let is_asked = matches!(traceable.wanted(), Some(Urgency::AtOnce | Urgency::ForGood));
+        let since = (is_asked || traceable.is_taken()).then(|| self.owed_since_ns.unwrap_or(now_ns));
+        self.owed_since_ns = since;
+        let is_late = since.is_some_and(|since| now_ns - since > PATIENCE_WITHOUT_NS);
+        if is_late && is_asked {
+            keeper.membership().ledger.tracer_is_silent.store(1, Ordering::Relaxed);
         }
-        if !keeper.is_traced_by_us(self.which) && keeper.pager.kernel.files().is_traced() {
-            // Where no thread can be made it stays as it is, and tries again.
-            let _ = thread::renew(|number| keeper.goes_on(self.which, number));
+        let is_refused = traceable.answer() == Some(false);
+        let (again_ns, pause_ns) = self.ask_again.unwrap_or((now_ns + ASK_AGAIN_NS[0], ASK_AGAIN_NS[0]));
+        let is_due = is_refused && now_ns > again_ns;
+        if is_refused {
+            let next_ns = (2 * pause_ns).min(ASK_AGAIN_NS[1]);
+            self.ask_again = Some(if is_due { (now_ns + next_ns, next_ns) } else { (again_ns, pause_ns) });
+        }
+        if traceable.answer() == Some(true) || is_late && !is_asked {
+            keeper.ask(self.which, traceable.number(), Urgency::AtOnce);
+        } else if is_due {
+            keeper.ask(self.which, traceable.number(), Urgency::AtLeisure);
         }
     }
 
     /// Steps out before `pleat run` lets this thread go, or where it has ended and nobody goes on for it; and in again once the thread is
-    /// traced, and stays so. Says whether a stand-in goes on now.
-    fn step(&mut self, keeper: &Keeper) -> bool {
+    /// traced, and stays so.
+    fn step(&mut self, keeper: &Keeper) {
         let agent = crate::host::agent().expect("it made this thread");
-        let membership = agent.membership();
-        let is_alone = urgency(agent, &membership).is_some() && is_there(&membership) == Some(false);
         let traceable = keeper.traceable(self.which);
         let was_out = self.is_out;
-        if self.is_out && traceable.is_to_stay() && !is_alone {
+        if self.is_out && traceable.is_to_stay() {
             thread::step_in();
             self.is_out = false;
-        } else if !self.is_out && (traceable.is_to_step_out() || is_alone) {
+        } else if !self.is_out && (traceable.is_to_step_out() || self.is_left_alone(keeper)) {
             // Where there can be none, or a filter might forbid it, the thread is let go as it is.
             self.is_out = !agent.may_be_confined() && thread::step_out(abandoned).is_ok();
         }
@@ -162,17 +193,13 @@ impl Lookout {
         if self.is_out {
             traceable.has_stepped_out();
         }
-        self.is_out
     }
 
-    /// Whether `pleat run` may trace this thread without having said so: it has taken it a moment ago.
-    fn may_be_ours(&mut self, keeper: &Keeper, now_ns: u64) -> bool {
-        if !keeper.traceable(self.which).is_taken() {
-            self.taken_since_ns = None;
-            return false;
-        }
-        let since = *self.taken_since_ns.get_or_insert(now_ns);
-        now_ns.saturating_sub(since) < SAYING_NS
+    /// Whether it was traced, and is no more, for whoever did has ended. Elsewhere that is not known.
+    fn is_left_alone(&self, keeper: &Keeper) -> bool {
+        let is_traced = keeper.traceable(self.which).answer() == Some(true);
+        let membership = keeper.membership();
+        self.seen_ns != 0 && !is_traced && !membership.is_elsewhere && !is_there(&membership)
     }
 }
 
@@ -186,10 +213,42 @@ impl Keeper {
         &self.entry().tracing.threads[which as usize]
     }
 
-    fn is_traced_by_us(&self, which: AgentThread) -> bool {
-        // Of one who is not seen the kernel does not say that he traces it, either.
-        let is_there = || is_there(&crate::host::agent().expect("it made this thread").membership()) == Some(true);
-        self.traceable(which).answer() == Some(true) && is_there()
+    /// Who traces the calling thread, which is this one. A thread has one tracer.
+    fn tracer(&self, which: AgentThread) -> Tracer {
+        let membership = self.membership();
+        let traceable = self.traceable(which);
+        let is_said_to_be = traceable.answer() == Some(true) || traceable.is_taken();
+        let tracer = self.pager.kernel.files().tracer().unwrap_or(0);
+        // The one goes on for the other, who may still be at handing over.
+        let ours =
+            [&membership.ledger.tracer_pid, &membership.ledger.runner_pid].map(|pid| pid.load(Ordering::Relaxed));
+        let is_ours = || {
+            let is_of_one = ours.map(|pid| self.pager.kernel.files().is_thread_of(tracer, pid));
+            let is_shown = is_of_one.iter().any(Option::is_some);
+            is_of_one.contains(&Some(true)) || !is_shown && is_said_to_be && is_there(&membership)
+        };
+        match tracer {
+            // Elsewhere `pleat run` may be one that is not seen, or has another number.
+            _ if membership.is_elsewhere && is_said_to_be => Tracer::Ours,
+            0 => Tracer::Nobody,
+            _ if !membership.is_elsewhere && is_ours() => Tracer::Ours,
+            _ => Tracer::Other,
+        }
+    }
+
+    /// Asks `pleat run` to trace a thread, if it is to be traced: with this urgency, but for a program that looks for leaks.
+    fn ask(&self, which: AgentThread, number: u32, urgency: Urgency) {
+        let agent = crate::host::agent().expect("it made this thread");
+        let membership = agent.membership();
+        if let Some(usual) = self::urgency(agent, &membership) {
+            let urgency = if usual == Urgency::ForGood { usual } else { urgency };
+            self.traceable(which).ask(number, urgency);
+            membership.ledger.ask_for_tracing();
+        }
+    }
+
+    fn membership(&self) -> Membership {
+        crate::host::agent().expect("it made this thread").membership()
     }
 
     /// On a thread of the agent's that has just taken over from one which is still there.
@@ -206,6 +265,6 @@ impl Keeper {
             AgentThread::Handler => self.handler.store(number, Ordering::Relaxed),
             AgentThread::Writer => {}
         }
-        self.traceable(which).ask(number, Urgency::AtLeisure);
+        self.ask(which, number, Urgency::AtLeisure);
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let ledger = file.content();
     let end_watch = watch(ledger)?;
     let custody = Custody::begin(&file, place)?;
-    let tracers = tracers::Watch::begin(ledger).context("no thread for those who trace the agents")?;
+    let tracers = tracers::Watch::begin(ledger, tracers::LOOK).context("no thread for those who trace the agents")?;
     let child = spawn(args, &path, &agent, &file)?;
     // For the program's limit it is too late, and ours may be what it likes: the custodian holds two descriptors for each process.
     raise_descriptor_limit();

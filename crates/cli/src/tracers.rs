@@ -22,18 +22,17 @@ use pager::ledger::{Ledger, PROCESSES_MAX, Process};
 use sys::clock;
 use sys::sync::{Sharing, wait_while};
 
-use crate::proc;
+use crate::proc::{self, Stat};
 
 const STACK_BYTES: usize = 64 << 10;
-/// Between two looks who traces a program; while somebody holds one; and where there is nothing to look at.
-const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks who traces a program: of a run, and of those that it has left behind; while somebody holds one; and where there is
+/// nothing to look at.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_BEHIND: Duration = Duration::from_millis(250);
 const LOOK_SOON: Duration = Duration::from_millis(10);
 const IDLE: Duration = Duration::from_secs(1);
 /// With many processes the looks at who traces them may take one part in so many of our time, by the processor's.
 const LOOK_SHARE: u32 = 20;
-/// A thread that cannot be traced may be another's for a moment: how often it is tried, and how long after.
-const TRIES: usize = 3;
-const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Longest wait for stand-ins, which begin at the agent's threads' next looks: an idle one's is a quarter of a second later.
 const STEPPING_OUT_MAX: Duration = Duration::from_secs(3);
 /// The same where the run is over, and who has started it waits.
@@ -46,6 +45,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Tracers {
     ledger: &'static Ledger,
+    /// Between two looks.
+    pause: Duration,
     tracees: Vec<Tracee>,
     /// The processes that somebody else held at the last look, but for the agent's threads, and how long they had run.
     held: Vec<(u32, u64)>,
@@ -59,9 +60,8 @@ pub(crate) struct Tracers {
 pub(crate) struct Watch(Arc<Mutex<Tracers>>);
 
 impl Watch {
-    pub(crate) fn begin(ledger: &'static Ledger) -> std::io::Result<Self> {
-        let watch = Self(Arc::new(Mutex::new(Tracers::new(ledger))));
-        ledger.tracer_pid.store(std::process::id(), Relaxed);
+    pub(crate) fn begin(ledger: &'static Ledger, pause: Duration) -> std::io::Result<Self> {
+        let watch = Self(Arc::new(Mutex::new(Tracers::new(ledger, pause))));
         let looked = watch.clone();
         let look = move || {
             loop {
@@ -72,6 +72,7 @@ impl Watch {
             }
         };
         Builder::new().name("pleat-tracers".into()).spawn(look)?;
+        ledger.tracer_pid.store(std::process::id(), Relaxed);
         Ok(watch)
     }
 
@@ -116,8 +117,9 @@ struct Tracee {
 }
 
 impl Tracers {
-    fn new(ledger: &'static Ledger) -> Self {
-        Self { ledger, tracees: Vec::new(), held: Vec::new(), stepping_out: BTreeMap::new(), next_look: Instant::now() }
+    fn new(ledger: &'static Ledger, pause: Duration) -> Self {
+        let next_look = Instant::now();
+        Self { ledger, pause, tracees: Vec::new(), held: Vec::new(), stepping_out: BTreeMap::new(), next_look }
     }
 
     /// Begins to trace what agents have asked for, and lets go what a debugger waits for. Returns when the next look is due.
@@ -125,25 +127,27 @@ impl Tracers {
         self.tracees.retain(|tracee| !tracee.tracer.is_finished());
         // The signal may have come too early.
         self.tracees.iter().filter(|tracee| tracee.is_to_go.load(Relaxed)).for_each(Tracee::let_go);
-        for urgency in [Urgency::AtOnce, Urgency::ForGood] {
-            self.entries_with(urgency).for_each(|entry| self.take_up(entry, urgency));
+        let wanted = self.wanted();
+        let is_urgent = |urgency: &Urgency| *urgency != Urgency::AtLeisure;
+        for (entry, urgency) in wanted.iter().filter(|(_, urgency)| is_urgent(urgency)) {
+            self.take_up(entry, *urgency);
         }
+        self.ledger.tracer_is_silent.store(0, Relaxed);
         let begun = Instant::now();
         if begun < self.next_look {
             return self.next_look - begun;
         }
         let begun_ns = clock::thread_ns();
-        let mut is_idle = self.tracees.is_empty();
-        for entry in self.entries_with(Urgency::AtLeisure) {
-            is_idle = false;
+        let is_idle = self.tracees.is_empty() && wanted.is_empty();
+        for (entry, urgency) in wanted.iter().filter(|(_, urgency)| !is_urgent(urgency)) {
             // Who traces it would not be given what he has been refused once.
             if proc::tracer_of(entry.pid.load(Relaxed)).is_none() {
-                self.take_up(entry, Urgency::AtLeisure);
+                self.take_up(entry, *urgency);
             }
         }
         self.make_room_for_debuggers();
         let took = Duration::from_nanos(clock::thread_ns() - begun_ns);
-        let pause = if self.held.is_empty() { LOOK } else { LOOK_SOON }.max(took * LOOK_SHARE);
+        let pause = if self.held.is_empty() { self.pause } else { LOOK_SOON }.max(took * LOOK_SHARE);
         // Who is traced from now on is looked at with the others.
         self.next_look = if is_idle { begun } else { begun + pause };
         if is_idle { IDLE } else { pause }
@@ -159,32 +163,36 @@ impl Tracers {
         }
     }
 
-    /// The processes of which a thread is asked for so. Who has none any more asks for nothing.
-    fn entries_with(&self, urgency: Urgency) -> impl Iterator<Item = &'static Process> + use<> {
+    /// The processes of which threads are asked for, and how soon. Who has none any more asks for nothing.
+    fn wanted(&self) -> Vec<(&'static Process, Urgency)> {
         let used = self.ledger.processes_used.load(Acquire) as usize;
-        let asks = move |entry: &&Process| {
-            let mut threads = entry.tracing.threads.iter();
-            entry.pid.load(Relaxed) != 0 && threads.any(|thread| thread.wanted() == Some(urgency))
+        let entries = self.ledger.processes[..used.min(PROCESSES_MAX)].iter();
+        let asks = |entry: &'static Process| {
+            [Urgency::AtOnce, Urgency::ForGood, Urgency::AtLeisure].into_iter().filter_map(move |urgency| {
+                let mut threads = entry.tracing.threads.iter();
+                threads.any(|thread| thread.wanted() == Some(urgency)).then_some((entry, urgency))
+            })
         };
-        self.ledger.processes[..used.min(PROCESSES_MAX)].iter().filter(asks)
+        entries.filter(|entry| entry.pid.load(Relaxed) != 0).flat_map(asks).collect()
     }
 
     fn take_up(&mut self, entry: &'static Process, urgency: Urgency) {
         let process = entry.pid.load(Relaxed);
+        let start_ticks = entry.start_ticks.load(Relaxed);
+        // 0: its agent could not tell.
+        let is_itself = Stat::of(process).is_some_and(|stat| [0, stat.start_ticks].contains(&start_ticks));
         let is_here = proc::is_in_our_namespace(process);
         for traceable in entry.tracing.threads.iter().filter(|one| one.wanted() == Some(urgency)) {
             let Some(own) = traceable.take() else { continue };
             let thread = if is_here { Some(own) } else { proc::thread_as_seen_here(process, own) };
-            let Some(thread) = thread else {
+            let Some(thread) = thread.filter(|_| is_itself) else {
                 traceable.reply(false);
                 continue;
             };
             let is_to_go = Arc::new(AtomicBool::new(false));
             let tracer = Builder::new().name("pleat-tracer".into()).stack_size(STACK_BYTES);
             let is_to_end = Arc::clone(&is_to_go);
-            // Who waits for the answer gets it at once.
-            let tries = if urgency == Urgency::AtLeisure { TRIES } else { 1 };
-            match tracer.spawn(move || trace(process, thread, traceable, tries, &is_to_end)) {
+            match tracer.spawn(move || trace(process, thread, traceable, urgency, &is_to_end)) {
                 Ok(tracer) => self.tracees.push(Tracee { process, thread, urgency, traceable, is_to_go, tracer }),
                 Err(_) => traceable.reply(false),
             }
@@ -243,23 +251,19 @@ impl Tracee {
 }
 
 /// Until it ends, or is to go.
-fn trace(process: u32, thread: u32, traceable: &Traceable, tries: usize, is_to_go: &AtomicBool) {
+fn trace(process: u32, thread: u32, traceable: &Traceable, urgency: Urgency, is_to_go: &AtomicBool) {
     // `pleat run` may have been started with it blocked.
     let _ = SigSet::from(Signal::SIGURG).thread_unblock();
     let directory = format!("/proc/{process}/task/{thread}");
     let thread = Pid::from_raw(thread as i32);
-    let is_traced = (0..tries).any(|tried| {
-        if tried > 0 {
-            sleep(TRY_AGAIN);
-        }
-        !is_to_go.load(Relaxed) && Path::new(&directory).exists() && ptrace::seize(thread, Options::empty()).is_ok()
-    });
+    let is_traced =
+        !is_to_go.load(Relaxed) && Path::new(&directory).exists() && ptrace::seize(thread, Options::empty()).is_ok();
     traceable.reply(is_traced);
     while is_traced && has_gone_on(thread) {
         if is_to_go.load(Relaxed) {
             // Said before, it would find itself traced still, and take us for somebody else.
             detach(thread);
-            return traceable.let_go();
+            return traceable.let_go(urgency);
         }
     }
 }

@@ -9,7 +9,7 @@
 // attaching first: as "calls", before there is any memory to reclaim.
 // attaching left: as "calls", when who has started it has ended, and `pleat run` with him.
 // attaching lost: the same, when `pleat run` has been killed.
-// attaching once: as lldb does it: tries every thread once.
+// attaching once: as lldb does it: tries every thread once, stops it, and leaves; and comes again.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/wait.h>
@@ -125,6 +125,18 @@ static void debug(pid_t process, int stops, int pause, int is_to_end) {
     for (int at = 0; at < count; at++) check("PTRACE_DETACH", ptrace(PTRACE_DETACH, threads[at], 0, 0), 0);
 }
 
+static void come_and_leave(pid_t process) {
+    int status;
+    count = 0;
+    take_threads(process, PTRACE_SEIZE, 0);
+    for (int at = 0; at < count; at++) {
+        ptrace(PTRACE_INTERRUPT, threads[at], 0, 0);
+        check("waitpid", waitpid(threads[at], &status, __WALL), threads[at]);
+        // One that goes on as another has ended.
+        if (WIFSTOPPED(status)) check("PTRACE_DETACH", ptrace(PTRACE_DETACH, threads[at], 0, 0), 0);
+    }
+}
+
 // What is stopped by us is killed, or goes on and leaves.
 static void end_it(pid_t process) {
     pid_t one;
@@ -192,7 +204,7 @@ int main(int words, char **word) {
         for (int round = 0; round < rounds && !is_once; round++)
             debug(process, stops, is_soon ? round % 5 * 50 : 10000, is_to_end), usleep(300000);
         if (is_to_end) end_it(process);
-        if (is_once) take_threads(process, PTRACE_SEIZE, 0);
+        for (int time = 0; time < 2 && is_once; time++) come_and_leave(process), usleep(1200000);
         both->is_enough = 1;
         // The threads that are ours end for us first.
         int status, ended;

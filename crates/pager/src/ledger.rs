@@ -540,6 +540,8 @@ pub struct Ledger {
     pub runner_ticks_ahead: AtomicU64,
     /// 1 for `--attachable`.
     pub attachable: AtomicU64,
+    /// 1 since who traces the agents' threads has left a question unanswered; 0 once he has looked.
+    pub tracer_is_silent: AtomicU64,
     /// 1 for `--when-full stop`, 0 for `exceed`.
     pub stop_when_full: AtomicU32,
     /// A futex: 0 until the threshold is passed, then 1.

@@ -89,9 +89,11 @@ impl ProcFiles {
         Ok(())
     }
 
-    /// Whether somebody traces the calling thread whom this process can see.
-    pub fn is_traced(&self) -> bool {
-        self.field_at(format_args!("../thread-self/status"), b"TracerPid:", |tracer| Some(tracer != b"0")) == Some(true)
+    /// The number of the thread that traces the calling one; 0 if nobody does whom this process can see.
+    pub fn tracer(&self) -> Option<u32> {
+        self.field_at(format_args!("../thread-self/status"), b"TracerPid:", |tracer| {
+            core::str::from_utf8(tracer).ok()?.parse().ok()
+        })
     }
 
     /// Whether two more descriptors can be had now.

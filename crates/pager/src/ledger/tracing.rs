@@ -154,10 +154,11 @@ impl Traceable {
         let _ = self.state.compare_exchange(TAKEN, answer, Release, Relaxed);
     }
 
-    /// For `pleat run`: it traces the thread no more, and will again at leisure.
-    pub fn let_go(&self) {
+    /// For `pleat run`: it traces the thread no more, and will again at leisure, or whoever goes on for it at once.
+    pub fn let_go(&self, urgency: Urgency) {
         // As in `reply`.
-        let let_go = |state| self.state.compare_exchange(state, LET_GO, Release, Relaxed).is_ok();
+        let next = if urgency == Urgency::ForGood { ASKED_FOR_GOOD } else { LET_GO };
+        let let_go = |state| self.state.compare_exchange(state, next, Release, Relaxed).is_ok();
         // In this order: it may step out meanwhile.
         [TRACED, TO_STEP_OUT, STEPPED_OUT].into_iter().any(let_go);
     }
@@ -217,7 +218,7 @@ mod tests {
             if is_done {
                 thread.has_stepped_out();
             }
-            thread.let_go();
+            thread.let_go(Urgency::AtOnce);
             assert!(thread.is_let_go());
             assert_eq!(thread.take(), Some(7));
             thread.reply(true);
@@ -227,14 +228,17 @@ mod tests {
     #[test]
     fn what_is_let_go_is_traced_again() {
         let thread = Traceable::default();
-        thread.let_go();
+        thread.let_go(Urgency::AtOnce);
         assert_eq!(thread.wanted(), None, "it was not traced");
         thread.ask(7, Urgency::AtOnce);
         thread.take();
         thread.reply(true);
-        thread.let_go();
+        thread.let_go(Urgency::AtOnce);
         assert_eq!((thread.wanted(), thread.is_let_go()), (Some(Urgency::AtLeisure), true));
         assert_eq!((thread.take(), thread.is_let_go()), (Some(7), false));
+        thread.reply(true);
+        thread.let_go(Urgency::ForGood);
+        assert_eq!((thread.wanted(), thread.is_let_go()), (Some(Urgency::ForGood), false), "nobody else is to have it");
         thread.forget();
         thread.reply(true);
         assert_eq!((thread.wanted(), thread.answer()), (None, None));

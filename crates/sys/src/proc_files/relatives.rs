@@ -33,6 +33,13 @@ impl ProcFiles {
         rustix::process::pidfd_send_signal(process, rustix::process::Signal::KILL)
     }
 
+    /// Whether a thread is of a process, by the numbers that /proc has them by; `None` if it does not show that process.
+    pub fn is_thread_of(&self, thread: u32, pid: u32) -> Option<bool> {
+        let shows = |path: core::fmt::Arguments<'_>| self.open_at(path, OFlags::PATH | OFlags::CLOEXEC).is_ok();
+        let is_there = shows(format_args!("../{pid}/task/{thread}"));
+        (is_there || shows(format_args!("../{pid}"))).then_some(is_there)
+    }
+
     fn has_thread(&self, pid: u32, thread: u32) -> bool {
         let mut is_found = false;
         self.numbers_at(format_args!("../{pid}/task"), &mut |task| {
