@@ -183,8 +183,9 @@ impl Lookout {
             thread::step_in();
             self.is_out = false;
         } else if !self.is_out && (traceable.is_to_step_out() || self.is_left_alone(keeper)) {
-            // Where there can be none, or a filter might forbid it, the thread is let go as it is.
-            self.is_out = !agent.may_be_confined() && thread::step_out(abandoned).is_ok();
+            // Where there can be none, or a filter might forbid it, the thread is let go as it is. One for all threads leaves ours out.
+            let may_be_ended = agent.may_be_confined() && keeper.pager.kernel.files().may_be_filtered();
+            self.is_out = !may_be_ended && thread::step_out(abandoned).is_ok();
         }
         if self.is_out != was_out && self.which == AgentThread::Handler {
             // Who looks whether it is stuck looks at the one that works.

@@ -4,6 +4,7 @@
 // attaching stops: the same, and then lets them run and stops them again, many times, before it leaves.
 // attaching soon [DIRECTORY ROUNDS]: the same, but stops them again at once, or next to it.
 // attaching forks: as "soon"; one thread of the program forks all the time.
+// attaching filtered: the same; all threads of the program have a filter of system calls, which ends who makes a process.
 // attaching executes, ends, killed: as "stops"; the program executes another, ends or is killed while it is debugged.
 // attaching abandoned: as "ends"; if somebody goes on for threads of it, one of those is killed instead.
 // attaching first: as "calls", before there is any memory to reclaim.
@@ -11,7 +12,12 @@
 // attaching lost: the same, when `pleat run` has been killed.
 // attaching once: as lldb does it: tries every thread once, stops it, and leaves; and comes again.
 #define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "traced.h"
@@ -48,6 +54,21 @@ static void *leave(void *unused) {
     return unused;
 }
 
+static void make_no_processes(void) {
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof steps / sizeof *steps, steps};
+    check("PR_SET_NO_NEW_PRIVS", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    check("seccomp", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program), 0);
+}
+
 // What is attached to.
 static int work(void) {
     pthread_t writers[WRITERS], presser, other;
@@ -57,6 +78,7 @@ static int work(void) {
     for (int number = 0; number < WRITERS; number++)
         pthread_create(&writers[number], 0, write_on, (void *)(intptr_t)number);
     pthread_create(&presser, 0, press_on, 0);
+    if (is("filtered")) make_no_processes();
     if (is("forks")) pthread_create(&other, 0, fork_on, 0);
     if (is("executes") || is("ends") || is("abandoned")) pthread_create(&other, 0, leave, 0);
     both->is_ready = 1;
@@ -197,14 +219,14 @@ int main(int words, char **word) {
     if (is_first || is_outliving || is("calls")) {
         follow_calls(process);
     } else {
-        int is_soon = is("soon") || is("forks");
+        int is_soon = is("soon") || is("forks") || is("filtered");
         int is_to_end = is("executes") || is("ends") || is("killed") || is("abandoned");
         int stops = is("debugger") || is_once ? 0 : STOPS;
         int rounds = is_to_end ? 1 : words > 3 ? atoi(word[3]) : ROUNDS;
         for (int round = 0; round < rounds && !is_once; round++)
             debug(process, stops, is_soon ? round % 5 * 50 : 10000, is_to_end), usleep(300000);
         if (is_to_end) end_it(process);
-        for (int time = 0; time < 2 && is_once; time++) come_and_leave(process), usleep(1200000);
+        for (int time = 0; time < 2 && is_once; time++) come_and_leave(process), usleep(800000);
         both->is_enough = 1;
         // The threads that are ours end for us first.
         int status, ended;

@@ -193,7 +193,7 @@ fn who_attaches_to_a_process_that_has_just_begun_ends() {
 #[test]
 fn who_is_debugged_forks_executes_and_ends_and_leaves_nothing() {
     const ABANDONED: &str = "has been ended, and the program with it";
-    for how in ["forks", "executes", "ends", "killed", "abandoned"] {
+    for how in ["forks", "filtered", "executes", "ends", "killed", "abandoned"] {
         if let Some(run) = crossed("attaching.c", how) {
             assert!(number(&run, " threads were refused") > 0, "{}", run.stderr);
             // One for each thread of the agent's; who forks has children beside them.

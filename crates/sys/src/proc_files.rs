@@ -96,6 +96,11 @@ impl ProcFiles {
         })
     }
 
+    /// Whether the calling thread's system calls may be filtered: also where that cannot be told.
+    pub fn may_be_filtered(&self) -> bool {
+        self.field_at(format_args!("../thread-self/status"), b"Seccomp:", |mode| Some(mode != b"0")) != Some(false)
+    }
+
     /// Whether two more descriptors can be had now.
     pub fn has_room(&self) -> bool {
         let more = [(); 2].map(|()| rustix::io::fcntl_dupfd_cloexec(&self.statm, 0));

@@ -63,7 +63,7 @@ impl ProcFiles {
         read: impl FnOnce(&[u8]) -> Option<T>,
     ) -> Option<T> {
         let status = self.open_at(path, READ).ok()?;
-        let mut text = [0; 1024];
+        let mut text = [0; 2048];
         let length = rustix::io::read(&status, &mut text).ok()?;
         read(field_of_status(&text[..length], name)?)
     }
@@ -142,5 +142,15 @@ mod tests {
         files.kill(child.id()).unwrap();
         assert!(!child.wait().unwrap().success());
         assert_eq!(files.kill(u32::MAX), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn a_thread_is_of_one_process() {
+        let files = ProcFiles::open(None).unwrap();
+        let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+        let thread = std::thread::spawn(crate::thread::thread_id).join().unwrap();
+        let here = crate::thread::thread_id();
+        assert_eq!([own, parent, u32::MAX].map(|pid| files.is_thread_of(here, pid)), [Some(true), Some(false), None]);
+        assert_eq!(files.is_thread_of(thread, own), Some(false), "it has ended");
     }
 }
