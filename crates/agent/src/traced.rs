@@ -118,8 +118,11 @@ pub(crate) struct Lookout {
 impl Lookout {
     /// On that thread, with a look, before the program goes on.
     pub(crate) fn begin(which: AgentThread, keeper: &Keeper) -> Self {
-        let mut lookout = Self { which, looked_ns: 0, seen_ns: 0, owed_since_ns: None, ask_again: None, is_out: false };
-        lookout.look(keeper, sys::clock::now_ns());
+        let now_ns = sys::clock::now_ns();
+        // Where it has just been said it is not asked of /proc, too: each fork would wait for that.
+        let seen_ns = if keeper.traceable(which).answer() == Some(true) { now_ns } else { 0 };
+        let mut lookout = Self { which, looked_ns: 0, seen_ns, owed_since_ns: None, ask_again: None, is_out: false };
+        lookout.look(keeper, now_ns);
         lookout
     }
 
@@ -152,25 +155,41 @@ impl Lookout {
     /// Nobody traces it: has `pleat run` do so that has let go of it by ending, has not answered, or has refused a while ago.
     fn remind(&mut self, keeper: &Keeper, now_ns: u64) {
         let traceable = keeper.traceable(self.which);
+        let answer = traceable.answer();
         let is_asked = matches!(traceable.wanted(), Some(Urgency::AtOnce | Urgency::ForGood));
-        let since = (is_asked || traceable.is_taken()).then(|| self.owed_since_ns.unwrap_or(now_ns));
-        self.owed_since_ns = since;
-        let is_late = since.is_some_and(|since| now_ns - since > PATIENCE_WITHOUT_NS);
-        if is_late && is_asked {
-            keeper.membership().ledger.tracer_is_silent.store(1, Ordering::Relaxed);
+        if answer.is_some() || !is_asked && !traceable.is_taken() {
+            self.owed_since_ns = None;
         }
-        let is_refused = traceable.answer() == Some(false);
-        let (again_ns, pause_ns) = self.ask_again.unwrap_or((now_ns + ASK_AGAIN_NS[0], ASK_AGAIN_NS[0]));
-        let is_due = is_refused && now_ns > again_ns;
-        if is_refused {
-            let next_ns = (2 * pause_ns).min(ASK_AGAIN_NS[1]);
-            self.ask_again = Some(if is_due { (now_ns + next_ns, next_ns) } else { (again_ns, pause_ns) });
+        match answer {
+            Some(true) => keeper.ask(self.which, traceable.number(), Urgency::AtOnce),
+            Some(false) if self.is_time_to_ask_again(now_ns) => {
+                keeper.ask(self.which, traceable.number(), Urgency::AtLeisure);
+            }
+            None if is_asked && self.is_owed_for_long(now_ns) => {
+                keeper.membership().ledger.tracer_is_silent.store(1, Ordering::Relaxed);
+            }
+            // By one who has ended.
+            None if traceable.is_taken() && self.is_owed_for_long(now_ns) => {
+                keeper.ask(self.which, traceable.number(), Urgency::AtOnce);
+            }
+            _ => {}
         }
-        if traceable.answer() == Some(true) || is_late && !is_asked {
-            keeper.ask(self.which, traceable.number(), Urgency::AtOnce);
-        } else if is_due {
-            keeper.ask(self.which, traceable.number(), Urgency::AtLeisure);
+    }
+
+    fn is_owed_for_long(&mut self, now_ns: u64) -> bool {
+        now_ns - *self.owed_since_ns.get_or_insert(now_ns) > PATIENCE_WITHOUT_NS
+    }
+
+    /// Behind a refusal.
+    fn is_time_to_ask_again(&mut self, now_ns: u64) -> bool {
+        let [first_ns, longest_ns] = ASK_AGAIN_NS;
+        let (again_ns, pause_ns) = self.ask_again.get_or_insert((now_ns + first_ns, first_ns));
+        let is_time = now_ns > *again_ns;
+        if is_time {
+            *pause_ns = (2 * *pause_ns).min(longest_ns);
+            *again_ns = now_ns + *pause_ns;
         }
+        is_time
     }
 
     /// Steps out before `pleat run` lets this thread go, or where it has ended and nobody goes on for it; and in again once the thread is

@@ -143,6 +143,11 @@ pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
     (tracer != 0 || field("State:")?.starts_with('t')).then_some(tracer)
 }
 
+/// Whether the process of this id is the one that has told when it started, and not one that has come since. 0: it could not tell.
+pub(crate) fn is_still(pid: u32, start_ticks: u64) -> bool {
+    Stat::of(pid).is_some_and(|stat| [0, stat.start_ticks].contains(&start_ticks))
+}
+
 /// Whether a process lives in our namespace of process ids, as far as can be told.
 pub(crate) fn is_in_our_namespace(pid: u32) -> bool {
     numbers_of(&format!("/proc/{pid}/status")).len() <= 1

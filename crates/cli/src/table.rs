@@ -300,8 +300,7 @@ impl Tracked {
 
     /// Whether the process of this id is the one that has claimed the entry, and not one that has come since.
     fn is_itself(&self) -> bool {
-        // 0: its agent could not tell.
-        Stat::of(self.pid).is_some_and(|stat| [0, stat.start_ticks].contains(&self.start_ticks))
+        proc::is_still(self.pid, self.start_ticks)
     }
 
     /// Whether the handler has been busy with one thing for too long, by our own looks: time in which we, the process

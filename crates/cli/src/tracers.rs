@@ -22,7 +22,7 @@ use pager::ledger::{Ledger, PROCESSES_MAX, Process};
 use sys::clock;
 use sys::sync::{Sharing, wait_while};
 
-use crate::proc::{self, Stat};
+use crate::proc;
 
 const STACK_BYTES: usize = 64 << 10;
 /// Between two looks who traces a program: of a run, and of those that it has left behind; while somebody holds one; and where there is
@@ -95,6 +95,8 @@ impl Watch {
             sleep(PAUSE);
         }
         tracers.let_go(|_| true);
+        let for_good = tracers.tracees.iter().filter(|tracee| tracee.urgency == Urgency::ForGood);
+        for_good.for_each(|tracee| tracee.traceable.hand_over_for_good());
         tracers.ledger.ask_for_tracing();
         // Nobody takes them up here again.
         std::mem::forget(tracers);
@@ -178,9 +180,7 @@ impl Tracers {
 
     fn take_up(&mut self, entry: &'static Process, urgency: Urgency) {
         let process = entry.pid.load(Relaxed);
-        let start_ticks = entry.start_ticks.load(Relaxed);
-        // 0: its agent could not tell.
-        let is_itself = Stat::of(process).is_some_and(|stat| [0, stat.start_ticks].contains(&start_ticks));
+        let is_itself = proc::is_still(process, entry.start_ticks.load(Relaxed));
         let is_here = proc::is_in_our_namespace(process);
         for traceable in entry.tracing.threads.iter().filter(|one| one.wanted() == Some(urgency)) {
             let Some(own) = traceable.take() else { continue };
@@ -192,7 +192,7 @@ impl Tracers {
             let is_to_go = Arc::new(AtomicBool::new(false));
             let tracer = Builder::new().name("pleat-tracer".into()).stack_size(STACK_BYTES);
             let is_to_end = Arc::clone(&is_to_go);
-            match tracer.spawn(move || trace(process, thread, traceable, urgency, &is_to_end)) {
+            match tracer.spawn(move || trace(process, thread, traceable, &is_to_end)) {
                 Ok(tracer) => self.tracees.push(Tracee { process, thread, urgency, traceable, is_to_go, tracer }),
                 Err(_) => traceable.reply(false),
             }
@@ -251,7 +251,7 @@ impl Tracee {
 }
 
 /// Until it ends, or is to go.
-fn trace(process: u32, thread: u32, traceable: &Traceable, urgency: Urgency, is_to_go: &AtomicBool) {
+fn trace(process: u32, thread: u32, traceable: &Traceable, is_to_go: &AtomicBool) {
     // `pleat run` may have been started with it blocked.
     let _ = SigSet::from(Signal::SIGURG).thread_unblock();
     let directory = format!("/proc/{process}/task/{thread}");
@@ -263,7 +263,7 @@ fn trace(process: u32, thread: u32, traceable: &Traceable, urgency: Urgency, is_
         if is_to_go.load(Relaxed) {
             // Said before, it would find itself traced still, and take us for somebody else.
             detach(thread);
-            return traceable.let_go(urgency);
+            return traceable.let_go();
         }
     }
 }

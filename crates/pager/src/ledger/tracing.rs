@@ -17,11 +17,6 @@ pub enum AgentThread {
     Writer,
 }
 
-impl AgentThread {
-    /// All.
-    pub const ALL: [Self; 3] = [Self::Reclaimer, Self::Handler, Self::Writer];
-}
-
 /// Those of one agent. Zero is valid.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -59,7 +54,7 @@ pub enum Urgency {
     AtLeisure,
     /// Now: its agent waits for the answer.
     AtOnce,
-    /// The same, and nobody is ever given it: a leak checker looks at all that it can stop.
+    /// The same, and no leak checker is ever given it, which looks at all that it can stop.
     ForGood,
 }
 
@@ -154,13 +149,18 @@ impl Traceable {
         let _ = self.state.compare_exchange(TAKEN, answer, Release, Relaxed);
     }
 
-    /// For `pleat run`: it traces the thread no more, and will again at leisure, or whoever goes on for it at once.
-    pub fn let_go(&self, urgency: Urgency) {
+    /// For `pleat run`: it traces the thread no more, and will again at leisure.
+    pub fn let_go(&self) {
         // As in `reply`.
-        let next = if urgency == Urgency::ForGood { ASKED_FOR_GOOD } else { LET_GO };
-        let let_go = |state| self.state.compare_exchange(state, next, Release, Relaxed).is_ok();
+        let let_go = |state| self.state.compare_exchange(state, LET_GO, Release, Relaxed).is_ok();
         // In this order: it may step out meanwhile.
         [TRACED, TO_STEP_OUT, STEPPED_OUT].into_iter().any(let_go);
+    }
+
+    /// For `pleat run`, which ends: whoever goes on for it is to trace a thread at once that it has let go, and nobody else is given it.
+    pub fn hand_over_for_good(&self) {
+        // Where it fails it was not let go, or the agent has gone.
+        let _ = self.state.compare_exchange(LET_GO, ASKED_FOR_GOOD, Release, Relaxed);
     }
 
     /// For `pleat run`: the process has ended, and its entry is to be another's.
@@ -218,7 +218,7 @@ mod tests {
             if is_done {
                 thread.has_stepped_out();
             }
-            thread.let_go(Urgency::AtOnce);
+            thread.let_go();
             assert!(thread.is_let_go());
             assert_eq!(thread.take(), Some(7));
             thread.reply(true);
@@ -228,16 +228,19 @@ mod tests {
     #[test]
     fn what_is_let_go_is_traced_again() {
         let thread = Traceable::default();
-        thread.let_go(Urgency::AtOnce);
+        thread.let_go();
         assert_eq!(thread.wanted(), None, "it was not traced");
         thread.ask(7, Urgency::AtOnce);
         thread.take();
         thread.reply(true);
-        thread.let_go(Urgency::AtOnce);
+        thread.let_go();
         assert_eq!((thread.wanted(), thread.is_let_go()), (Some(Urgency::AtLeisure), true));
         assert_eq!((thread.take(), thread.is_let_go()), (Some(7), false));
+        thread.hand_over_for_good();
+        assert_eq!(thread.wanted(), None, "it has not been let go");
         thread.reply(true);
-        thread.let_go(Urgency::ForGood);
+        thread.let_go();
+        thread.hand_over_for_good();
         assert_eq!((thread.wanted(), thread.is_let_go()), (Some(Urgency::ForGood), false), "nobody else is to have it");
         thread.forget();
         thread.reply(true);
