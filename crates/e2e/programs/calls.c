@@ -18,6 +18,7 @@
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -131,6 +132,35 @@ static void extents(void) {
         printf("extents %d, %s, %d\n", answer, answer ? strerror(errno) : "", (int)map->fm_mapped_extents);
     memset(map, 0, bytes); // They lie elsewhere each time.
     free(map), fclose(file);
+}
+
+// What ptrace answers in an array: the pending signals of a child, some pages of them.
+static void pending_signals(void) {
+    enum { COUNT = 100 };
+    struct __ptrace_peeksiginfo_args from = {.off = 0, .flags = 0, .nr = COUNT};
+    sigset_t blocked, before;
+    sigemptyset(&blocked), sigaddset(&blocked, SIGRTMIN + 3);
+    sigprocmask(SIG_BLOCK, &blocked, &before);
+    pid_t child = fork();
+    if (!child)
+        for (;;) pause();
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    // Not before the fork: what the child holds, too, stays.
+    siginfo_t *signals = malloc(COUNT * sizeof *signals);
+    memset(signals, 7, COUNT * sizeof *signals);
+    for (int at = 0; at < COUNT; at++) check("sigqueue", sigqueue(child, SIGRTMIN + 3, (union sigval){.sival_int = at}), 0);
+    check("seize", ptrace(PTRACE_SEIZE, child, 0, 0), 0);
+    check("interrupt", ptrace(PTRACE_INTERRUPT, child, 0, 0), 0);
+    check("stopped", waitpid(child, NULL, __WALL), child);
+    from.flags = PTRACE_PEEKSIGINFO_SHARED;
+    chill();
+    long answer = ptrace(PTRACE_PEEKSIGINFO, child, &from, signals);
+    int right = 0;
+    for (int at = 0; at < answer; at++) right += signals[at].si_value.sival_int == at;
+    printf("pending signals %ld, %s, %d right\n", answer, answer < 0 ? strerror(errno) : "", right);
+    kill(child, SIGKILL);
+    check("killed", waitpid(child, NULL, __WALL), child);
+    free(signals);
 }
 
 static void stream(void) {
@@ -469,6 +499,7 @@ int main(int count, char **words) {
     }
     if (has_forks) {
         processes(6);
+        pending_signals();
         arguments();
         return 0;
     }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!  calls      what memory each call uses          memory   reading that from its arguments, bringing it in
+//!  devices    the same of ioctls
 //!  holds      the table that eviction looks at    moves    how taking one and moving out are ordered
 //!  spans      what stays in place for good: stacks, thread blocks
 //!  trap       the handler of SIGSYS               stubs    the assembly that makes the program's calls
@@ -19,6 +20,7 @@ mod calls;
 mod context;
 mod deliver;
 mod descriptors;
+mod devices;
 mod holds;
 mod huge_pages;
 mod memory;

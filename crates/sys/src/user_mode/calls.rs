@@ -59,8 +59,8 @@ pub(super) enum Piece {
     WaitPair(u8),
     /// `struct xattr_args`.
     Value(u8, u8),
-    /// The `struct iovec` of `PTRACE_GETREGSET`.
-    RegisterSet,
+    /// Arrays of ptrace's.
+    Traced,
     /// The program of seccomp.
     Program,
     /// What `MADV_POPULATE_READ and _WRITE` bring in.
@@ -87,8 +87,8 @@ pub(super) enum Class {
 }
 
 use Piece::{
-    Answer, Any, Arr, Buf, Cookie, Fix, Ioctl, Iov, Key, LenPtr, Msg, Msgs, Past, Populated, Prog, Program,
-    RegisterSet, Remote, Requests, Residency, Sems, Sets, Str, Strs, Value, WaitPair, Waits, Words,
+    Answer, Any, Arr, Buf, Cookie, Fix, Ioctl, Iov, Key, LenPtr, Msg, Msgs, Past, Populated, Prog, Program, Remote,
+    Requests, Residency, Sems, Sets, Str, Strs, Traced, Value, WaitPair, Waits, Words,
 };
 
 const NONE: Class = Class::Holds(&[]);
@@ -211,7 +211,7 @@ static CALLS: &[(u16, &str, Class)] = &[
     (98, "getrusage", ANY),
     (99, "sysinfo", ANY),
     (100, "times", ANY),
-    (101, "ptrace", Class::Holds(&[Any, RegisterSet])),
+    (101, "ptrace", Class::Holds(&[Any, Traced])),
     (102, "getuid", NONE),
     (103, "syslog", Class::Holds(&[Buf(1, 2)])),
     (104, "getgid", NONE),

@@ -14,7 +14,7 @@ use super::stubs::{copy, touch};
 /// Addresses of programs end here, without five-level page tables that a program must ask for.
 pub(super) const ADDRESS_END: u64 = 1 << 47;
 /// No structure, name or path that the kernel takes without a length is longer.
-const STRUCTURE_BYTES: u64 = 4096;
+pub(super) const STRUCTURE_BYTES: u64 = 4096;
 /// Longest string of execve (`MAX_ARG_STRLEN`).
 const ARGUMENT_BYTES: u64 = 128 << 10;
 /// Most elements of a vector (`UIO_MAXIOV`, `FUTEX_WAITV_MAX` is less).
@@ -23,6 +23,8 @@ pub(super) const VECTOR_MAX: u64 = 1024;
 const REQUESTS_MAX: u64 = 1 << 16;
 /// Pages of one range that cannot be touched before the rest is left to the kernel.
 const FAILURES_MAX: u32 = 8;
+/// Most instructions of a filter (`BPF_MAXINSNS`), of eight bytes each.
+const INSTRUCTIONS_MAX: u64 = 4096;
 /// What `mq_notify` keeps for who waits (`NOTIFY_COOKIE_LEN`).
 const COOKIE_BYTES: u64 = 32;
 /// Most that one read or write of the kernel transfers (`MAX_RW_COUNT`).
@@ -51,7 +53,7 @@ pub(super) fn copy_out<const N: usize>(to: u64, words: [u64; N]) -> bool {
 }
 
 /// The four bytes there, or 0.
-fn number_at(at: u64) -> u64 {
+pub(super) fn number_at(at: u64) -> u64 {
     let mut bytes = [0_u8; 4];
     // SAFETY: four bytes into four; `copy` answers false instead of faulting on the source.
     let whole = is_address(at) && unsafe { copy(bytes.as_mut_ptr(), at as *const u8, 4) };
@@ -120,15 +122,14 @@ impl Memory<'_> {
             Piece::Waits(at, count) => self.elements(of(at), of(count), 24, Self::wait),
             Piece::WaitPair(at) => self.elements(of(at), 2, 24, Self::wait),
             Piece::Value(at, bytes) => self.value(of(at), of(bytes)),
-            // PTRACE_GETREGSET and PTRACE_SETREGSET.
-            Piece::RegisterSet if matches!(of(0), 0x4204 | 0x4205) => self.vector(of(3), 1),
+            Piece::Traced => self.traced(of(0), of(2), of(3)),
             Piece::Program => {
                 self.add(of(2), STRUCTURE_BYTES);
                 self.program(of(2));
             }
             // MADV_POPULATE_READ and MADV_POPULATE_WRITE.
             Piece::Populated if matches!(of(2), 22 | 23) => self.add(of(0), of(1)),
-            Piece::Sems | Piece::Remote | Piece::RegisterSet | Piece::Populated => {}
+            Piece::Sems | Piece::Remote | Piece::Populated => {}
         }
     }
 
@@ -168,7 +169,7 @@ impl Memory<'_> {
         (0..count).for_each(|at| each(self, start.saturating_add(at * bytes)));
     }
 
-    fn vector(&mut self, start: u64, count: u64) {
+    pub(super) fn vector(&mut self, start: u64, count: u64) {
         self.elements(start, count, 16, |memory, at| {
             if let Some([base, bytes]) = copy_in(at) {
                 memory.add(base, bytes.min(TRANSFER_MAX));
@@ -218,17 +219,37 @@ impl Memory<'_> {
         self.add(start, number_at(length).min(TRANSFER_MAX));
     }
 
-    /// Options of getsockopt that use more memory than their length says, those of SCTP and MPTCP left out.
+    /// What ptrace's requests use beyond a page behind each argument.
+    fn traced(&mut self, request: u64, address: u64, data: u64) {
+        const GET_REGISTERS: u64 = 0x4204;
+        const SET_REGISTERS: u64 = 0x4205;
+        const PEEK_SIGNALS: u64 = 0x4209;
+        const GET_FILTER: u64 = 0x420c;
+        const SIGNAL_BYTES: u64 = 128;
+        match request {
+            GET_REGISTERS | SET_REGISTERS => self.vector(data, 1),
+            // `nr` of struct ptrace_peeksiginfo_args.
+            PEEK_SIGNALS => self.add(data, number_at(address.saturating_add(12)).min(TRANSFER_MAX) * SIGNAL_BYTES),
+            // How long the filter is nobody knows before.
+            GET_FILTER => self.add(data, INSTRUCTIONS_MAX * 8),
+            _ => {}
+        }
+    }
+
+    /// Options of getsockopt that use more memory than their length says.
     fn answer(&mut self, level: u64, option: u64, value: u64, length: u64) {
         const SOCKET: u64 = 1;
         const IP: u64 = 0;
         const IPV6: u64 = 41;
         const TCP: u64 = 6;
+        const SCTP: u64 = 132;
+        const MPTCP: u64 = 284;
         const GET_FILTER: u64 = 26;
-        const INSTRUCTIONS_MAX: u64 = 4096;
         const IP_MSFILTER: u64 = 41;
         const MCAST_MSFILTER: u64 = 48;
         const ZEROCOPY_RECEIVE: u64 = 35;
+        const CONNECT_TO_MANY: u64 = 111;
+        const FULL_INFORMATION: u64 = 4;
         let number = |at: u64| number_at(value.saturating_add(at));
         match (level, option) {
             // Instructions of eight bytes.
@@ -242,6 +263,20 @@ impl Memory<'_> {
                     if let Some([buffer, bytes]) = copy_in(value.saturating_add(at)) {
                         self.add(buffer, (bytes & 0xffff_ffff).min(TRANSFER_MAX));
                     }
+                }
+            }
+            // addrs, of addr_num bytes.
+            (SCTP, CONNECT_TO_MANY) => {
+                if let Some([_, addresses]) = copy_in(value) {
+                    self.add(addresses, number(4).min(TRANSFER_MAX));
+                }
+            }
+            // subflow_info and tcp_info, size_arrays_user elements each, whose sizes are size_sfinfo_user and size_tcpinfo_user.
+            (MPTCP, FULL_INFORMATION) => {
+                if let Some([_, _, _, subflows, connections]) = copy_in(value) {
+                    let elements = number(20).min(VECTOR_MAX);
+                    self.add(subflows, elements * number(12).min(STRUCTURE_BYTES));
+                    self.add(connections, elements * number(4).min(STRUCTURE_BYTES));
                 }
             }
             _ => {}
@@ -285,20 +320,8 @@ impl Memory<'_> {
         }
     }
 
-    fn device(&mut self, request: u64, argument: u64) {
-        // Terminals: small structures without pointers, and numbers that say nothing of their size.
-        if request >> 8 & 0xffff == 0x54 {
-            return self.add(argument, 64);
-        }
-        // _IOC_SIZE, where the number was made by _IOC: it counts no array behind the structure.
-        let has_size = !(request >> 30).is_multiple_of(4);
-        let size = if has_size { request >> 16 & 0x3fff } else { 0 };
-        self.add(argument, size.max(STRUCTURE_BYTES).max(with_array(request & 0xffff_ffff, argument)));
-        self.words(argument, if size == 0 { 64 } else { size.min(128) });
-    }
-
     /// Adds a page behind each word of a structure that could be an address.
-    fn words(&mut self, start: u64, bytes: u64) {
+    pub(super) fn words(&mut self, start: u64, bytes: u64) {
         for at in 0..bytes / 8 {
             match copy_in(start.saturating_add(at * 8)) {
                 Some([word]) => self.add(word, STRUCTURE_BYTES),
@@ -313,28 +336,6 @@ impl Memory<'_> {
     }
 }
 
-/// Bytes of a structure and the array behind it, for ioctls whose structure counts one; 0 for others.
-fn with_array(request: u64, argument: u64) -> u64 {
-    const FS_IOC_FIEMAP: u64 = 0xc020_660b;
-    const FIDEDUPERANGE: u64 = 0xc018_9436;
-    const BTRFS_IOC_TREE_SEARCH_V2: u64 = 0xc070_9411;
-    /// The type of the device mapper's numbers.
-    const DM_IOCTL: u64 = 0xfd;
-    let word = |at: u64| copy_in(argument.saturating_add(at)).map_or(0, |[word]| word);
-    let bytes = match request {
-        // fm_extent_count, of struct fiemap_extent.
-        FS_IOC_FIEMAP => 32 + (word(24) & 0xffff_ffff) * 56,
-        // dest_count, of struct file_dedupe_range_info.
-        FIDEDUPERANGE => 24 + (word(16) & 0xffff) * 32,
-        // buf_size.
-        BTRFS_IOC_TREE_SEARCH_V2 => word(104).saturating_add(112),
-        // data_size.
-        _ if request >> 8 & 0xff == DM_IOCTL => word(8) >> 32,
-        _ => 0,
-    };
-    bytes.min(TRANSFER_MAX)
-}
-
 /// Touches each page of a range.
 pub(super) fn bring_in(start: u64, end: u64) {
     let (mut at, mut failures) = (start, 0);
@@ -342,26 +343,5 @@ pub(super) fn bring_in(start: u64, end: u64) {
         // SAFETY: reads one byte, or answers false where that would be a fault.
         failures += u32::from(!unsafe { touch(at as *const u8) });
         at = (at | (PAGE_BYTES as u64 - 1)) + 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrays_behind_structures_are_counted() {
-        let bytes = |request: u64, at: usize, word: u64| {
-            let mut structure = [0xffff_ffff_u64; 16];
-            structure[at] = word;
-            with_array(request, core::hint::black_box(&structure).as_ptr() as u64)
-        };
-        assert_eq!(bytes(0xc020_660b, 3, 5 | 7 << 32), 32 + 5 * 56);
-        assert_eq!(bytes(0xc018_9436, 2, 3 | 9 << 16), 24 + 3 * 32);
-        assert_eq!(bytes(0xc070_9411, 13, 70_000), 112 + 70_000);
-        assert_eq!(bytes(0xc138_fd09, 1, 1 | 20_000 << 32), 20_000);
-        assert_eq!(bytes(0xc020_660c, 3, 5), 0);
-        assert_eq!(bytes(0xc020_660b, 3, u64::MAX), TRANSFER_MAX);
-        assert_eq!(bytes(0xc070_9411, 13, u64::MAX), TRANSFER_MAX);
     }
 }
