@@ -232,9 +232,10 @@ impl<S: Store> State<S> {
         self.note(page, arrival, is_to_be_settled);
     }
 
-    /// The same when the page was there before we came with ours.
+    /// The same when the page was there before we came with ours. One that we know nothing of may be about to be discarded: the message has
+    /// been read, its thread runs, and the fault was told before. It must not leave with what is in it.
     pub(crate) fn note_present(&mut self, page: PageIndex, kind: FaultKind) {
-        if matches!(self.place(page), Place::Resident | Place::Leaving(_)) {
+        if matches!(self.place(page), Place::Untouched | Place::Resident | Place::Leaving(_)) {
             self.note(page, Arrival::Asked, false);
         } else {
             self.note_filled(page, kind, Arrival::Asked);

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::cell::Cell;
+use std::rc::Rc;
 
 use cache::Place;
 use page::{ByteCount, PageCount, PageIndex};
@@ -340,6 +342,51 @@ fn a_page_that_leaves_before_its_second_fault_is_filled() {
             leave(pager, page);
         }
     });
+}
+
+/// Two threads miss a page. The first fault brings it, and before the second has been looked at the page is to be discarded: it is there still,
+/// and must not leave with what was in it.
+#[test]
+fn a_page_that_is_about_to_be_discarded_does_not_leave() {
+    let mut world = world(400, Setup::plain(6), Content::Text);
+    let page = PageIndex(FIRST + 7);
+    while world.pager.lock().cache.place(page) == Place::Resident {
+        world.round();
+        Worker::evict(&world.pager);
+        Worker::patient().encode(&world.pager);
+    }
+    let (pager, program) = (world.pager.clone(), world.program.clone());
+    for thread in 0..2 {
+        let write = (thread == 0).then_some(Content::Text(70));
+        program.borrow_mut().touch(&pager.kernel, thread, page, write);
+    }
+    let is_there = Rc::new(Cell::new(false));
+    let (found, discarding) = (is_there.clone(), PageRange::new(page, PageCount(1)));
+    let mut is_discarded = false;
+    pager.kernel.set_meanwhile(Some(Box::new({
+        let program = program.clone();
+        move |kernel, call| match call {
+            Call::Filled if !is_discarded => {
+                is_discarded = true;
+                program.borrow_mut().drain(kernel);
+                program.borrow_mut().discard(kernel, 0, discarding);
+            }
+            // Once the message has been read the thread runs, and has not discarded yet.
+            Call::Fill if is_discarded => {
+                program.borrow_mut().go_on(kernel, 0);
+                found.set(kernel.about_to_zap(0).is_some() && kernel.is_present(page));
+            }
+            _ => {}
+        }
+    })));
+    world.server.borrow_mut().serve(&pager).unwrap();
+    pager.kernel.set_meanwhile(None);
+    assert!(is_there.get());
+    for _ in 0..1000 {
+        Worker::evict(&pager);
+        Worker::patient().encode(&pager);
+    }
+    world.finish().unwrap();
 }
 
 /// The new end of a mapping is registered, but no region yet. A fault there is served, and before that is noted a scan
