@@ -31,20 +31,6 @@ const TELL_TRIES_MAX: u32 = 1000;
 /// A layout change as the agents tell it to each other.
 type Change = (u8, [u64; 3]);
 
-/// What has changed in a child's layout since the state was frozen.
-struct Changes {
-    /// Before the fork: the frozen state's journal knows of it.
-    shared: Vec<Message>,
-    /// By the child itself, in fork handlers of other libraries that run before ours.
-    own: Vec<Message>,
-}
-
-impl Changes {
-    fn all(&self) -> impl Iterator<Item = &Message> {
-        self.shared.iter().chain(&self.own)
-    }
-}
-
 /// What has become of a child that was served.
 enum Outcome {
     /// Its agent looks after it, at the other end of this line.
@@ -90,8 +76,8 @@ impl Attendant {
     fn attend_fork(&mut self, keeper: &Keeper, server: &mut Server) {
         let reader = self.find(keeper, server).and_then(|(Candidate { memory: child, changes }, line)| {
             self.refuse_others(keeper);
-            if let Some(shared) = self.place(keeper, server, &child) {
-                match self.serve_until_taken_over(keeper, server, &child, line, Changes { shared, own: changes }) {
+            if self.place(keeper, server, &child) {
+                match self.serve_until_taken_over(keeper, server, &child, line, changes) {
                     Outcome::TakenOver(line) => Some(line),
                     Outcome::Ended => None,
                     Outcome::Late => {
@@ -218,27 +204,28 @@ impl Attendant {
     }
 
     /// Reads the layout messages that were on their way when the memory was copied, and finds out which of them the child
-    /// shares. `None`: the program changes its layout without a pause, or what is seen cannot be.
-    fn place(&mut self, keeper: &Keeper, server: &mut Server, child: &Uffd) -> Option<Vec<Message>> {
+    /// shares. False: the program changes its layout without a pause, or what is seen cannot be.
+    fn place(&mut self, keeper: &Keeper, server: &mut Server, child: &Uffd) -> bool {
         for _ in 0..PLACE_TRIES_MAX {
             self.serve_others(keeper, server);
             if !keeper.pager.kernel.layout_is_changing() {
                 let forked = ForkedMemory(child.number());
-                return keeper.pager.place_fork(forked, &mut |page| child.is_registered(page));
+                return keeper.pager.place_fork(forked, None, &mut |page| child.is_registered(page));
             }
             thread::sleep(PAUSE);
         }
-        None
+        false
     }
 
-    /// Serves the child's faults and hands its memory over; `line` if its agent has called.
+    /// Serves the child's faults and hands its memory over; `line` if its agent has called, `own` what the child has changed in its layout
+    /// itself, in fork handlers of other libraries that run before ours.
     fn serve_until_taken_over(
         &mut self,
         keeper: &Keeper,
         server: &mut Server,
         child: &Uffd,
         mut line: Option<Line>,
-        mut changes: Changes,
+        mut own: Vec<Message>,
     ) -> Outcome {
         let mut held_up = HeldUp::default();
         let send = |line: &Line| keeper.forks.send_descriptors(line, Some(child.number()), &keeper.pager);
@@ -247,7 +234,7 @@ impl Attendant {
             let others = [child.as_fd(), keeper.forks.reception.as_fd()].into_iter();
             keeper.pager.kernel.wait_for_any(others.chain(line.as_ref().map(Line::as_fd)), LOOK);
             self.serve_others(keeper, server);
-            serve_child(keeper, server, child, &mut changes.own);
+            serve_child(keeper, server, child, &mut own);
             if agent().is_some_and(|agent| held_up.is_for_too_long(agent, &keeper.pager)) {
                 return Outcome::Late;
             }
@@ -260,14 +247,15 @@ impl Attendant {
                 Some(ready) if !ready.is_readable(Duration::ZERO) => {}
                 Some(ready) => match ready.hear(Duration::ZERO) {
                     Ok((READY, words)) if keeper.forks.is_of_this_fork(words) => {
-                        serve_child(keeper, server, child, &mut changes.own);
+                        serve_child(keeper, server, child, &mut own);
+                        let changes = all_changes(keeper, child, words, &own);
                         let told =
-                            changes.all().filter_map(change).try_for_each(|(byte, words)| ready.tell(byte, words));
+                            changes.iter().filter_map(change).try_for_each(|(byte, words)| ready.tell(byte, words));
                         let is_told = told.is_ok() && fork::leave_to(ready, &keeper.pager);
                         return line.filter(|_| is_told).map_or(Outcome::Ended, Outcome::TakenOver);
                     }
                     Ok((FILL, words)) if keeper.forks.is_of_this_fork(words) => {
-                        if self.fill(keeper, server, child, &mut changes) {
+                        if self.fill(keeper, server, child, words, &mut own) {
                             let _ = ready.tell(YOURS, [0; 3]);
                         }
                         return Outcome::Ended;
@@ -280,16 +268,24 @@ impl Attendant {
     }
 
     /// Brings all that the child misses. False if that cannot be told: a range has moved meanwhile, or a page is lost.
-    fn fill(&mut self, keeper: &Keeper, server: &mut Server, child: &Uffd, changes: &mut Changes) -> bool {
+    fn fill(
+        &mut self,
+        keeper: &Keeper,
+        server: &mut Server,
+        child: &Uffd,
+        words: [u64; 3],
+        own: &mut Vec<Message>,
+    ) -> bool {
         let mut from = PageIndex(0);
         loop {
             self.serve_others(keeper, server);
-            serve_child(keeper, server, child, &mut changes.own);
-            if changes.all().any(|message| matches!(message, Message::Remap { .. })) {
+            serve_child(keeper, server, child, own);
+            let changes = all_changes(keeper, child, words, own);
+            if changes.iter().any(|message| matches!(message, Message::Remap { .. })) {
                 return false;
             }
             let removed: Vec<_> = changes
-                .all()
+                .iter()
                 .filter_map(|message| match *message {
                     Message::Remove(range) | Message::Unmap(range) => Some(range),
                     _ => None,
@@ -346,8 +342,8 @@ impl Candidate {
                 Some(Message::Fault { page, thread, .. }) => {
                     let is_changing = keeper.pager.kernel.layout_is_changing();
                     let forked = ForkedMemory(memory.number());
-                    let is_placed = !is_changing
-                        && keeper.pager.place_fork(forked, &mut |page| memory.is_registered(page)).is_some();
+                    let is_placed =
+                        !is_changing && keeper.pager.place_fork(forked, None, &mut |page| memory.is_registered(page));
                     if !is_placed {
                         // Its thread comes again, when somebody can answer. It can be gone, nothing else.
                         let _ = memory.wake(PageRange::new(page, PageCount(1)));
@@ -414,6 +410,19 @@ fn serve_page(keeper: &Keeper, server: &mut Server, child: &Uffd, own: &[Message
         say(format_args!("process {thread} is ended: {}", Reason(stuck)));
         end(keeper, child, page, thread);
     }
+}
+
+/// What has changed in a child's layout since the state was frozen: before the fork, as the journal knows it, and by the child itself. The
+/// child's agent has told how many readings there had been in its memory; what the child has changed itself says nothing of that.
+fn all_changes(keeper: &Keeper, child: &Uffd, [_, readings, _]: [u64; 3], own: &[Message]) -> Vec<Message> {
+    let readings = readings as u32;
+    if own.is_empty() {
+        let forked = ForkedMemory(child.number());
+        keeper.pager.place_fork(forked, Some(readings), &mut |page| child.is_registered(page));
+    }
+    let mut changes = keeper.pager.shared_layout(readings);
+    changes.extend(own);
+    changes
 }
 
 /// A layout message as the agents tell it to each other.

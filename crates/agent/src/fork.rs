@@ -208,13 +208,13 @@ impl Forks {
     }
 
     /// What a child tells with [`READY`] and [`FILL`]: which fork has made it.
-    pub(crate) fn words_of_this_fork(&self) -> [u64; 3] {
-        [u64::from(self.stages.number()), 0, 0]
+    pub(crate) fn words_of_this_fork(&self, pager: &Pager<Linux, AnyStore>) -> [u64; 3] {
+        [u64::from(self.stages.number()), u64::from(pager.readings()), 0]
     }
 
     /// Whether a child that tells this is the one that is attended.
-    pub(crate) fn is_of_this_fork(&self, words: [u64; 3]) -> bool {
-        words == self.words_of_this_fork()
+    pub(crate) fn is_of_this_fork(&self, [number, ..]: [u64; 3]) -> bool {
+        number == u64::from(self.stages.number())
     }
 
     /// Sends a child all that it needs of ours: its userfaultfd, if that is with us, our directory in /proc, swap files.

@@ -83,13 +83,13 @@ fn take_over(agent: &Agent, keeper: *mut Keeper, no_crew: Option<Errno>) -> Resu
         Ok(means) => means,
         Err(obstacle) if faults == Faults::All => {
             agent.set_resumed(BEING_FILLED);
-            line.tell(FILL, keeper.forks.words_of_this_fork())?;
+            line.tell(FILL, keeper.forks.words_of_this_fork(&keeper.pager))?;
             hear_changes(&line, FILL_PATIENCE)?;
             return Ok(Some(obstacle));
         }
         Err(obstacle) => return Err(obstacle.errno),
     };
-    line.tell(READY, keeper.forks.words_of_this_fork())?;
+    line.tell(READY, keeper.forks.words_of_this_fork(&keeper.pager))?;
     let changes = hear_changes(&line, PATIENCE)?;
     let mut passed_on = descriptors;
     passed_on.push(line.number());
@@ -164,7 +164,7 @@ pub(crate) fn be_filled(agent: &Agent, obstacle: &Obstacle) -> Result<(), Errno>
     }
     // What it inherits it has no use for. Its parent has all of it open.
     let line = call(keeper, &mut |fd, _| drop(fd))?;
-    line.tell(FILL, keeper.forks.words_of_this_fork())?;
+    line.tell(FILL, keeper.forks.words_of_this_fork(&keeper.pager))?;
     hear_changes(&line, FILL_PATIENCE)?;
     agent.keeper.store(core::ptr::null_mut(), Ordering::Release);
     agent.growth.give_up();

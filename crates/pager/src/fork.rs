@@ -96,15 +96,22 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         forked
     }
 
-    /// Once no layout message is on its way, and before the child is served: which of those that have been read since the
+    /// Once no layout message is on its way, and before the child is served: finds out which of those that have been read since the
     /// state was frozen the child's memory has seen. `is_registered` says whether a page of the child is, if that can be
-    /// told. `None` if no order of them explains what is registered: then the child cannot be served.
+    /// told. False if no order of them explains what is registered: then the child cannot be served. Once its agent has said
+    /// how many `readings` ([`Pager::readings`]) there had been in its memory, the place is looked for again: that tells more.
     pub fn place_fork(
         &self,
         child: ForkedMemory,
+        readings: Option<u32>,
         is_registered: &mut dyn FnMut(PageIndex) -> Option<bool>,
-    ) -> Option<Vec<Message>> {
-        self.lock().place_fork(child, is_registered)
+    ) -> bool {
+        self.lock().place_fork(child, readings, is_registered)
+    }
+
+    /// What the child's memory has seen, in the order of the deeds.
+    pub fn shared_layout(&self, readings: u32) -> Vec<Message> {
+        self.lock().shared_layout(readings)
     }
 
     /// Half of what was resident is the child's from now on, by the ledger: the next look at what counts says it exactly

@@ -23,6 +23,12 @@ use crate::regions::Regions;
 /// frozen for, or is ended.
 pub(crate) const FORKS_MAX: usize = 256;
 
+/// The latest readings whose first record is known.
+const READINGS_MAX: usize = 256;
+
+/// With more records than this those of different readings become one, where they can: the journal must not get full for what is seldom asked.
+const APART_MAX: usize = 4096;
+
 /// Records on either side of the mark among which the fork is looked for: messages that were on their way then.
 const PLACES_MAX: usize = 64;
 
@@ -96,10 +102,19 @@ impl Record {
     }
 }
 
+/// Whether reading `one` came after `other`.
+fn is_later(one: u32, other: u32) -> bool {
+    other.wrapping_sub(one).cast_signed() < 0
+}
+
 /// Records in the order of their deeds.
 #[derive(Debug)]
 pub(crate) struct Journal {
     records: Records,
+    /// Readings, and the first record of each. Never grows, as `marks`.
+    readings: Vec<(usize, u32)>,
+    /// Records when the fork was placed for the first time.
+    told: usize,
     /// Records that the forked child shares.
     before_fork: usize,
     /// Where among the records the messages about forks came. One of them is about the fork that the state is frozen for;
@@ -120,7 +135,13 @@ struct Mark {
 
 impl Journal {
     pub(crate) fn new(area: Area) -> Self {
-        Self { records: Records::new(area), before_fork: 0, marks: Vec::with_capacity(FORKS_MAX) }
+        Self {
+            records: Records::new(area),
+            readings: Vec::with_capacity(READINGS_MAX),
+            told: 0,
+            before_fork: 0,
+            marks: Vec::with_capacity(FORKS_MAX),
+        }
     }
 
     /// Whether so many deeds are sure to fit.
@@ -131,6 +152,19 @@ impl Journal {
     /// Notes a deed.
     pub(crate) fn note(&mut self, record: Record) {
         self.records.note(record);
+    }
+
+    /// Notes what has been told by a reading; 0 where that is not known any more.
+    pub(crate) fn note_told(&mut self, record: Record, reading: u32) {
+        let is_first = self.readings.last().is_none_or(|(_, last)| *last != reading);
+        if is_first && self.records.len() < APART_MAX {
+            self.records.close();
+            if self.readings.len() == READINGS_MAX {
+                self.readings.remove(0);
+            }
+            self.readings.push((self.records.len(), reading));
+        }
+        self.note(record);
     }
 
     /// The message about a fork has been read, while `held` layout messages are held back: what is noted from now on, but
@@ -156,19 +190,26 @@ impl Journal {
 
     /// Once no layout message is on its way: finds where among the records the memory was copied. Of the places at which
     /// nothing is missing in the child that must be registered there, it is the nearest to the mark; false if there is
-    /// none. The opposite, something that should not be registered and is, proves nothing: mappings grow without a
-    /// message. `managed` is what was managed in the frozen state, `kept` what of it the child does not have, which says
-    /// nothing of the order; `is_registered` is `None` where the child cannot tell. A child of which no message has come
+    /// none. `managed` is what was managed in the frozen state, `kept` what of it the child does not have, which
+    /// says nothing of the order; `is_registered` is `None` where the child cannot tell. A child of which no message has come
     /// since the state was frozen has no place.
+    ///
+    /// `readings`: how many there had been in the child's memory, once it has said so. What they had told is before the place, and of the records behind
+    /// that the place leaves fewest behind it that have not happened: something that should not be registered and is. Mappings grow without a
+    /// message, so that proves nothing of what was long before.
     pub(crate) fn place_fork(
         &mut self,
         child: ForkedMemory,
+        readings: Option<u32>,
         mut managed: Regions,
         kept: &[PageRange],
         mut is_registered: impl FnMut(PageIndex) -> Option<bool>,
     ) -> bool {
         // What is noted from now on is behind the fork.
         self.records.close();
+        if readings.is_none() {
+            self.told = self.records.len();
+        }
         // The last one: a descriptor's number is used again when that of a child that has ended is closed.
         let Some(mark) = self.marks.iter().rfind(|mark| mark.child == child).map(|mark| mark.place) else {
             return false;
@@ -177,27 +218,40 @@ impl Journal {
             managed.cut(*range);
         }
         let mut grown = self.grown(managed.clone(), kept);
-        let (mut missing, mut now) = (Vec::new(), managed.clone());
-        for record in self.records.iter() {
-            missing.extend(record.witnesses(&now).into_iter().flatten());
+        let (mut witnesses, mut now) = (Vec::new(), managed.clone());
+        for record in &self.records[..self.told] {
+            witnesses.extend(record.witnesses(&now).into_iter().flatten().map(|page| (page, None)));
             record.change(&mut now);
         }
-        missing.retain(|page| is_registered(*page) == Some(false));
-        let is_missing = |regions: &Regions| missing.iter().any(|page| regions.contains(*page));
-        let places = mark.saturating_sub(PLACES_MAX)..(mark + PLACES_MAX).min(self.records.len() + 1);
+        witnesses.iter_mut().for_each(|(page, seen)| *seen = is_registered(*page));
+        let count = |regions: &Regions, managed, seen| {
+            witnesses.iter().filter(|(page, is)| *is == Some(seen) && regions.contains(*page) == managed).count()
+        };
+        let is_missing = |regions: &Regions| count(regions, true, false) > 0;
+        let first = mark.saturating_sub(PLACES_MAX).max(readings.map_or(0, |readings| self.read_by(readings)));
+        let places = first..(mark + PLACES_MAX).min(self.told + 1);
         let mut explaining = Vec::new();
         for place in 0..places.end {
             if places.contains(&place) && !is_missing(&managed) {
-                explaining.push((is_missing(&grown), place));
+                let odd = readings.map_or(0, |_| count(&managed, false, true));
+                explaining.push((is_missing(&grown), odd, place));
             }
             for regions in [&mut managed, &mut grown] {
                 self.records.get(place).into_iter().for_each(|record| record.change(regions));
             }
         }
         // The later one first: that a message comes late is likelier than that one overtakes the fork's.
-        let likeliest = explaining.into_iter().rev().min_by_key(|(lacks, place)| (*lacks, place.abs_diff(mark)));
-        self.before_fork = likeliest.map_or(mark, |(_, place)| place);
+        let likeliest =
+            explaining.into_iter().rev().min_by_key(|(lacks, odd, place)| (*lacks, *odd, place.abs_diff(mark)));
+        self.before_fork = likeliest.map_or(mark, |(.., place)| place);
         likeliest.is_some()
+    }
+
+    /// Records that readings up to this one have told of.
+    fn read_by(&self, readings: u32) -> usize {
+        let last = self.readings.iter().rposition(|(_, reading)| *reading != 0 && !is_later(*reading, readings));
+        let next = last.map(|last| self.readings.get(last + 1).map_or(self.told, |(first, _)| *first));
+        next.unwrap_or(0).min(self.told)
     }
 
     /// What moved though nobody had managed it: so it was registered, by a mapping that had grown, as a rule before the
@@ -236,11 +290,16 @@ impl Journal {
         is_managed(range.start) || starts.chain(borders).any(|(page, behind)| is_managed(carried(page, behind)))
     }
 
-    /// The layout changes that the forked child shares, in order.
-    pub(crate) fn shared_layout(&self) -> impl Iterator<Item = Message> + '_ {
-        self.records[..self.before_fork].iter().filter_map(|record| match *record {
+    /// The layout changes that the forked child shares, in order; `readings` as for [`Journal::place_fork`]. madvise tells before it discards, and
+    /// what was with us is missing in the child in either case: what was read after the memory had been copied was not discarded there.
+    pub(crate) fn shared_layout(&self, readings: u32) -> impl Iterator<Item = Message> + '_ {
+        self.records[..self.before_fork].iter().enumerate().filter_map(move |(place, record)| match *record {
             Record::Filled(_) => None,
-            Record::Removed(range) => Some(Message::Remove(range)),
+            Record::Removed(range) => {
+                let reading =
+                    self.readings.iter().rfind(|(first, _)| *first <= place).map_or(0, |(_, reading)| *reading);
+                (reading == 0 || !is_later(reading, readings)).then_some(Message::Remove(range))
+            }
             Record::Unmapped(range) => Some(Message::Unmap(range)),
             Record::Moved { from, to } => Some(Message::Remap { from, to }),
         })
@@ -271,6 +330,8 @@ impl Journal {
     pub(crate) fn clear(&mut self) {
         self.records.clear();
         self.before_fork = 0;
+        self.readings.clear();
+        self.told = 0;
         self.marks.clear();
     }
 }
@@ -410,9 +471,44 @@ mod tests {
                     300 => Some(shares < 2),
                     _ => panic!("{page:?} is no witness"),
                 };
-                assert!(journal.place_fork(CHILD, managed.clone(), &[], is_registered));
+                assert!(journal.place_fork(CHILD, None, managed.clone(), &[], is_registered));
                 assert_eq!(journal.before_fork, found, "{shares} shared, mark {mark}");
             }
+        }
+    }
+
+    /// A thread has moved a range, away and unmapped it there, all behind the fork and told before it. Where it was, it is still.
+    #[test]
+    fn what_was_read_says_where_the_fork_was() {
+        let (old, new) = (range(100, 110), range(200, 210));
+        let there_and_gone = [Record::Moved { from: old, to: new.start }, Record::Unmapped(new)];
+        let is_registered = |is_gone: bool| move |page: PageIndex| Some(page.0 == 100 && !is_gone);
+        for (readings, is_gone, found) in [(4, false, 0), (5, true, 2), (6, true, 2), (8, true, 2)] {
+            let mut journal = empty();
+            journal.note_told(there_and_gone[0], 5);
+            journal.note_told(there_and_gone[1], 7);
+            journal.mark_fork(CHILD, 0);
+            for readings in [None, Some(readings)] {
+                assert!(journal.place_fork(CHILD, readings, regions(&[old]), &[], is_registered(is_gone)));
+            }
+            assert_eq!(journal.before_fork, found, "{readings} readings");
+        }
+    }
+
+    /// Readings are counted in 32 bits, and go round.
+    #[test]
+    fn a_discard_that_was_read_later_is_not_shared() {
+        for (read, reading, is_shared) in
+            [(4, 5, false), (5, 5, true), (6, 5, true), (u32::MAX - 1, 1, false), (2, u32::MAX, true)]
+        {
+            let mut journal = empty();
+            journal.note_told(Record::Removed(range(1, 9)), reading);
+            journal.note_told(Record::Unmapped(range(20, 30)), reading);
+            journal.mark_fork(CHILD, 0);
+            assert!(journal.place_fork(CHILD, None, regions(&[]), &[], |_| None));
+            let shared: Vec<_> = journal.shared_layout(read).collect();
+            assert_eq!(shared.contains(&Message::Remove(range(1, 9))), is_shared, "{read} {reading}");
+            assert!(shared.contains(&Message::Unmap(range(20, 30))));
         }
     }
 
@@ -423,12 +519,12 @@ mod tests {
         journal.mark_fork(CHILD, 0);
         journal.note(Record::Unmapped(region));
         journal.note(Record::Unmapped(other));
-        assert!(journal.place_fork(CHILD, regions(&[region, other]), &[], |_| None));
+        assert!(journal.place_fork(CHILD, None, regions(&[region, other]), &[], |_| None));
         journal.note(Record::Moved { from: range(500, 510), to: PageIndex(100) });
         journal.note(Record::Moved { from: range(600, 610), to: PageIndex(500) });
         // The second move has happened and the first has not.
         let managed = regions(&[other, range(500, 510), range(600, 610)]);
-        assert!(!journal.place_fork(CHILD, managed, &[], |page| Some(page.0 == 500)));
+        assert!(!journal.place_fork(CHILD, None, managed, &[], |page| Some(page.0 == 500)));
     }
 
     /// Other threads fork past libc at the same time: each child shares what came before the message about it, and what was
@@ -449,7 +545,7 @@ mod tests {
             journal.settle_marks();
             note(&mut journal, 5);
             journal.pass_marks(0);
-            journal.place_fork(child, regions(&[]), &[], |_| None).then(|| journal.shared_layout().count())
+            journal.place_fork(child, None, regions(&[]), &[], |_| None).then(|| journal.shared_layout(0).count())
         };
         let numbers = [1, CHILD.0, 2, 3];
         assert_eq!(numbers.map(|number| shared(ForkedMemory(number))), [Some(0), Some(3), Some(4), None]);
@@ -472,7 +568,7 @@ mod tests {
                 let is_mapped = |page: PageIndex| old.contains(page) || new.contains(page);
                 let is_there = |page: PageIndex| first.carry(page) == page && is_mapped(page);
                 let is_registered = |page| Some(is_there(page) && !(is_shared && gone.contains(page)));
-                assert!(journal.place_fork(CHILD, regions(&[old]), &[], is_registered));
+                assert!(journal.place_fork(CHILD, None, regions(&[old]), &[], is_registered));
                 assert_eq!(journal.before_fork, 1 + usize::from(is_shared), "{first:?}, then {then:?}");
             }
         }
@@ -489,7 +585,7 @@ mod tests {
             journal.note(Record::Unmapped(target));
             journal.note(Record::Moved { from: grown, to: target.start });
             let is_registered = |page: PageIndex| Some(target.contains(page));
-            assert!(journal.place_fork(CHILD, regions(&[target]), kept.as_slice(), is_registered));
+            assert!(journal.place_fork(CHILD, None, regions(&[target]), kept.as_slice(), is_registered));
             assert_eq!(journal.before_fork, if kept.is_none() { 2 } else { 0 });
         }
     }
@@ -557,7 +653,7 @@ mod tests {
                     journal.mark_fork(CHILD, usize::from(held));
                     journal.pass_marks(0);
                     journal.settle_marks();
-                    prop_assert!(journal.place_fork(CHILD, Regions::default(), &[], |_| None));
+                    prop_assert!(journal.place_fork(CHILD, None, Regions::default(), &[], |_| None));
                     childs = Some(plain.len());
                 }
                 let expected = done(&plain);

@@ -149,7 +149,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         if !state.can_follow() || state.is_patient() {
             return false;
         }
-        self.readings.begin();
+        state.reading = self.readings.begin();
         let may_be_more = self.kernel.messages(&mut |message| {
             if let Message::Fault { page, thread, is_write } = message {
                 fault(Fault { page, thread, is_write });
@@ -159,6 +159,7 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         });
         // Release: the server's thread looks at it without the lock.
         self.has_forked.store(!state.forked.is_empty(), Ordering::Release);
+        state.reading = 0;
         self.readings.finish();
         may_be_more
     }
@@ -257,6 +258,11 @@ impl<K: Kernel, S: Store> Pager<K, S> {
     /// For [`Pager::rest`]: to be read before looking whether there is work.
     pub fn calls(&self) -> u32 {
         self.bell.rings()
+    }
+
+    /// How many readings of messages there have been; in a forked child, before [`Self::resume_in_child`], when its memory was copied.
+    pub fn readings(&self) -> u32 {
+        self.readings.count()
     }
 
     /// Frees the lock of the state.

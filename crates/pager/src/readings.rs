@@ -23,8 +23,9 @@ impl Readings {
     // SeqCst throughout: who has been let go by a reading sees that it goes on; and either `finish` sees that somebody
     // waits, or he sees that it is over.
 
-    pub(crate) fn begin(&self) {
-        self.count.fetch_add(1, Ordering::SeqCst);
+    /// Says which it is.
+    pub(crate) fn begin(&self) -> u32 {
+        self.count.fetch_add(1, Ordering::SeqCst).wrapping_add(1)
     }
 
     pub(crate) fn finish(&self) {
@@ -32,6 +33,11 @@ impl Readings {
         if self.is_awaited.load(Ordering::SeqCst) {
             wake_all(&self.count, Sharing::Process);
         }
+    }
+
+    /// The last one that has begun or ended.
+    pub(crate) fn count(&self) -> u32 {
+        self.count.load(Ordering::SeqCst)
     }
 
     /// Waits for the end of the reading that goes on, if one does.

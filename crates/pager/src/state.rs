@@ -76,6 +76,8 @@ pub(crate) struct State<S> {
     pub(crate) kept: Vec<PageRange>,
     /// Layout messages on their way, as far as they have been read.
     window: Window,
+    /// The reading that goes on; 0 if none does.
+    pub(crate) reading: u32,
     /// Ranges discarded where nothing is managed. The kernel tells of it before it does it, and until it has, the pages
     /// look as if they were there to stay: a scan must not adopt them.
     pub(crate) discarded_early: Regions,
@@ -124,6 +126,7 @@ impl<S: Store> State<S> {
             wiped: Vec::new(),
             kept: Vec::new(),
             window: Window::new(),
+            reading: 0,
             discarded_early: Regions::default(),
             surrenders: 0,
             range_pages_min: RANGE_PAGES_MIN,
@@ -332,7 +335,7 @@ impl<S: Store> State<S> {
 
     fn note_or_apply(&mut self, record: Record) {
         if self.frozen {
-            self.journal.note(record);
+            self.journal.note_told(record, self.reading);
         } else {
             self.apply(record);
         }
@@ -452,14 +455,20 @@ impl<S: Store> State<S> {
     pub(crate) fn place_fork(
         &mut self,
         child: ForkedMemory,
+        readings: Option<u32>,
         is_registered: impl FnMut(PageIndex) -> Option<bool>,
-    ) -> Option<Vec<Message>> {
+    ) -> bool {
         if self.is_holding() {
             self.sort_out(&self.witnesses(&Nobody));
         }
         self.is_placed = true;
         let Self { journal, regions, kept, .. } = self;
-        journal.place_fork(child, regions.clone(), kept, is_registered).then(|| journal.shared_layout().collect())
+        journal.place_fork(child, readings, regions.clone(), kept, is_registered)
+    }
+
+    /// Those; see [`Journal::shared_layout`].
+    pub(crate) fn shared_layout(&self, readings: u32) -> Vec<Message> {
+        self.journal.shared_layout(readings).collect()
     }
 
     /// In a forked child: makes the frozen state one that changes, and follows what the parent has told instead of its

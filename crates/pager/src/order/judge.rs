@@ -121,7 +121,10 @@ struct Judge<'a, F> {
 impl<F: Fn(PageIndex) -> Before> Judge<'_, F> {
     /// The best order that differs by one message, or by one move and its target, if it is better.
     fn improve(&self, order: &Order, best: Score) -> Option<(Score, Order)> {
-        let pairs = (0..order.count).flat_map(|from| (0..from).map(move |to| (from, to)));
+        // What is told before it is done (madvise) is done after all that has been told before it.
+        let is_told_before = |from: &usize| matches!(order.steps[*from].record, Record::Removed(_));
+        let late = (0..order.count).filter(|from| !is_told_before(from));
+        let pairs = late.flat_map(|from| (0..from).map(move |to| (from, to)));
         let earlier = pairs.flat_map(|(from, to)| {
             [Some(order.earlier(from, to)), order.earlier_with_its_target(from, to)].into_iter().flatten()
         });

@@ -13,6 +13,7 @@ use super::content::Content;
 use super::program::{Disturbance, FIRST, Mix, Program};
 use super::schedules::{begin, number};
 use super::world::{Setup, World, entry};
+use crate::eviction::Worker;
 use crate::{FreshBacking, Inherited, Pager, Stuck};
 
 const BYTES: u64 = 8 << 20;
@@ -138,6 +139,7 @@ fn fork(world: &mut World, other: Other) -> (FakeKernel, Program, Vec<Message>) 
     // The program's memory as the child finds it.
     let mut childs = program.clone();
     childs.become_child(kernel);
+    let readings = world.pager.readings();
     program.fork(kernel, 1);
     if matches!(other, Other::ChangesAfter | Other::ChangesAfterAndTellsEarly) {
         program.disturb(kernel, 2, other.among());
@@ -155,8 +157,17 @@ fn fork(world: &mut World, other: Other) -> (FakeKernel, Program, Vec<Message>) 
     drop(held);
     let forked = world.pager.take_forked().expect("the message has been read");
     let child = kernel.take_child(&forked);
-    let shared = world.pager.place_fork(forked, &mut |page| Some(child.is_registered(page)));
-    (child, childs, shared.expect("some order explains it"))
+    let shared = place_fork(world, forked, &child, readings);
+    (child, childs, shared)
+}
+
+/// What a child shares in whose memory there had been so many readings.
+fn place_fork(world: &World, forked: ForkedMemory, child: &FakeKernel, readings: u32) -> Vec<Message> {
+    for readings in [None, Some(readings)] {
+        let is_placed = world.pager.place_fork(forked, readings, &mut |page| Some(child.is_registered(page)));
+        assert!(is_placed, "no order explains it");
+    }
+    world.pager.shared_layout(readings)
 }
 
 /// Says where the pages were when the program forked; nowhere if the device was to hang and nobody has written.
@@ -295,6 +306,7 @@ fn what_a_child_does_not_have_says_nothing_of_the_order() {
     world.round();
     world.pager.kernel.set(kept, Flag::Uncopied(Uncopied::Absent), true);
     assert!(world.pager.try_freeze(true, true));
+    let readings = world.pager.readings();
     {
         let (kernel, mut program) = (&world.pager.kernel, world.program.borrow_mut());
         program.fork(kernel, 0);
@@ -308,8 +320,8 @@ fn what_a_child_does_not_have_says_nothing_of_the_order() {
     let forked = world.pager.take_forked().expect("the message has been read");
     let child = world.pager.kernel.take_child(&forked);
     assert!(child.is_registered(moved.start) && !child.is_registered(kept.start));
-    let shared = world.pager.place_fork(forked, &mut |page| Some(child.is_registered(page)));
-    assert_eq!(shared, Some(vec![]), "nothing of it was before the fork");
+    let shared = place_fork(&world, forked, &child, readings);
+    assert_eq!(shared, [], "nothing of it was before the fork");
 }
 
 /// What is to be empty in a child has moved, and nobody has heard of it yet: the state does not know which of its pages are meant.
@@ -399,7 +411,7 @@ fn what_moved_just_before_the_fork_is_mapped_over() {
         world.touch(page, Some(Content::Text(page.0))).unwrap();
     }
     assert!(world.pager.try_freeze(false, true));
-    let childs = {
+    let (childs, readings) = {
         let (kernel, mut program) = (&world.pager.kernel, world.program.borrow_mut());
         program.remap(kernel, 1, range, target.start, false);
         while kernel.layout_is_changing() {
@@ -409,21 +421,68 @@ fn what_moved_just_before_the_fork_is_mapped_over() {
         program.map_over(kernel, 1, over);
         let mut childs = program.clone();
         childs.become_child(kernel);
+        let readings = world.pager.readings();
         program.fork(kernel, 0);
         kernel.overtake();
         while kernel.layout_is_changing() {
             world.server.borrow_mut().serve(&world.pager).unwrap();
             program.drain(kernel);
         }
-        childs
+        (childs, readings)
     };
     let forked = world.pager.take_forked().expect("the message has been read");
     let child = world.pager.kernel.take_child(&forked);
-    let shared =
-        world.pager.place_fork(forked, &mut |page| Some(child.is_registered(page))).expect("it can be explained");
+    let shared = place_fork(&world, forked, &child, readings);
     let moved = Message::Remap { from: range, to: target.start };
     assert_eq!(shared, [moved, Message::Unmap(over)]);
     become_child(world, child, childs, &shared);
+}
+
+/// madvise tells before it discards, and what is with us was missing in the child before and after: only when its message was
+/// read says whether the child's memory has seen it.
+#[test]
+fn a_child_has_what_is_discarded_once_it_is_forked() {
+    for is_before in [false, true] {
+        let mut world = World::new(Setup { interleave: 0, ..Setup::plain(10) });
+        let range = PageRange::new(PageIndex(FIRST), PageCount(32));
+        world.program.borrow_mut().map(&world.pager.kernel, range);
+        world.round();
+        for page in range.start.until(range.end) {
+            world.touch(page, Some(Content::Text(page.0))).unwrap();
+        }
+        while range.start.until(range.end).any(|page| world.pager.kernel.is_present(page)) {
+            Worker::evict(&world.pager);
+            Worker::patient().encode(&world.pager);
+        }
+        assert!(world.pager.try_freeze(false, true));
+        let serve = |program: &mut Program| {
+            while world.pager.kernel.layout_is_changing() {
+                world.server.borrow_mut().serve(&world.pager).unwrap();
+                program.drain(&world.pager.kernel);
+            }
+        };
+        let mut program = world.program.borrow_mut();
+        if is_before {
+            program.discard(&world.pager.kernel, 1, range);
+            serve(&mut program);
+            program.drain(&world.pager.kernel);
+        }
+        let mut childs = program.clone();
+        childs.become_child(&world.pager.kernel);
+        let readings = world.pager.readings();
+        program.fork(&world.pager.kernel, 0);
+        if !is_before {
+            program.discard(&world.pager.kernel, 1, range);
+            world.pager.kernel.overtake();
+        }
+        serve(&mut program);
+        drop(program);
+        let forked = world.pager.take_forked().expect("the message has been read");
+        let child = world.pager.kernel.take_child(&forked);
+        let shared = place_fork(&world, forked, &child, readings);
+        assert_eq!(shared, if is_before { vec![Message::Remove(range)] } else { vec![] });
+        become_child(world, child, childs, &shared);
+    }
 }
 
 /// A world whose state is frozen, with so many pages, away as far as there is no room for them.
@@ -519,7 +578,7 @@ fn layout_messages_are_read_at_a_nearly_full_journal_until_the_fork_is_placed() 
     let child = ForkedMemory(7);
     state.follow(Message::Fork(child));
     assert!(state.can_follow());
-    assert!(state.place_fork(child, |_| Some(true)).is_some());
+    assert!(state.place_fork(child, None, |_| Some(true)));
     assert!(!state.can_follow());
 }
 

@@ -410,8 +410,8 @@ impl Play {
     fn end_fork(&self, mut childs: Program) {
         let forked = self.pager.take_forked().expect("the message has been read");
         let child = self.pager.kernel.take_child(&forked);
-        let shared = self.pager.place_fork(forked, &mut |page| Some(child.is_registered(page)));
-        shared.expect("some order explains it");
+        let is_placed = self.pager.place_fork(forked, None, &mut |page| Some(child.is_registered(page)));
+        assert!(is_placed, "no order explains it");
         let pages: Vec<PageIndex> = childs.shadow.keys().copied().collect();
         for page in pages {
             if let Access::Blocked = child.access(0, page, None) {
