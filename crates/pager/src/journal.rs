@@ -223,7 +223,9 @@ impl Journal {
             witnesses.extend(record.witnesses(&now).into_iter().flatten().map(|page| (page, None)));
             record.change(&mut now);
         }
-        witnesses.iter_mut().for_each(|(page, seen)| *seen = is_registered(*page));
+        for (page, seen) in &mut witnesses {
+            *seen = is_registered(*page);
+        }
         let count = |regions: &Regions, managed, seen| {
             witnesses.iter().filter(|(page, is)| *is == Some(seen) && regions.contains(*page) == managed).count()
         };

@@ -299,7 +299,9 @@ impl Agent {
 
     /// The agent of the child, from a copy of the frozen state.
     pub fn of_child(mut table: Table, shared: &[Record], memory: &Memory) -> Self {
-        shared.iter().for_each(|record| table.apply(*record));
+        for record in shared {
+            table.apply(*record);
+        }
         for page in 0..PAGES {
             if !table.regions[page] {
                 continue;
@@ -378,8 +380,9 @@ impl Agent {
                 }
             }
             Reclaim::NoteWritten => {
-                let written = self.writing.take();
-                written.into_iter().for_each(|segment| self.table.note_written(segment));
+                if let Some(segment) = self.writing.take() {
+                    self.table.note_written(segment);
+                }
             }
             Reclaim::Register(page) => {
                 reach.memory.pages[page].iter_mut().for_each(|mapping| mapping.is_registered = true);
@@ -418,7 +421,9 @@ impl Agent {
         let Some(Encoding { page, frame, value }) = self.encoding.take() else { return };
         let owner = self.table.places.iter().position(|place| *place == Place::Leaving(frame));
         let owner = if reach.keeps(Rule::PublishAsks) { owner } else { Some(page) };
-        owner.into_iter().for_each(|page| self.table.places[page] = Place::Stored(value));
+        if let Some(page) = owner {
+            self.table.places[page] = Place::Stored(value);
+        }
         self.table.frames[frame] = Frame::Free;
     }
 

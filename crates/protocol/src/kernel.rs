@@ -69,6 +69,7 @@ pub struct Memory {
 
 impl Memory {
     /// A copy for a forked process; what was present is shared from now on.
+    #[must_use]
     pub fn fork(&mut self) -> Self {
         self.pages.iter_mut().flatten().for_each(|mapping| mapping.is_shared = mapping.present.is_some());
         Self { pages: self.pages, messages: Vec::new(), changing: 0 }

@@ -23,7 +23,7 @@ pub mod window;
 use agent::{Agent, Reach, Reclaim};
 use journal::Journal;
 use kernel::{Mapping, Memory, Message};
-use program::{Expected, Op, Program, Telling, Thread};
+use program::{Expected, Op, Program, Thread};
 pub use rules::Rule;
 use stateright::{Model, Property};
 use table::{Frame, Place, Segment, Table};
@@ -207,8 +207,9 @@ impl Protocol {
             }
             Step::Freeze => {
                 agent.freeze(&reach);
-                let asking = program.threads.iter_mut().find(|thread| **thread == Thread::AsksToFork);
-                asking.into_iter().for_each(|thread| *thread = Thread::Forks);
+                if let Some(thread) = program.threads.iter_mut().find(|thread| **thread == Thread::AsksToFork) {
+                    *thread = Thread::Forks;
+                }
             }
         }
         (world.asked, world.evictions, world.write_backs) = (asks, evictions_left, write_backs_left);
@@ -216,9 +217,6 @@ impl Protocol {
 }
 
 impl World {
-    pub fn memory_of(&self) -> &Memory {
-        &self.memory
-    }
     fn run(&mut self, thread: usize) {
         let Self { program, memory, agent, asked, .. } = self;
         if program.threads[thread] == Thread::Forks {
@@ -231,7 +229,7 @@ impl World {
                 read: agent.journal.as_ref().map_or(0, Journal::readings),
                 agent: None,
             });
-            program.threads[thread] = Thread::Changes { message: Message::Fork, then: None, telling: Telling::Done };
+            program.threads[thread] = Thread::changes(Message::Fork);
         } else if let Err(wrong) = program.run(thread, memory, asked) {
             self.wrong = Some(wrong);
         }
@@ -247,8 +245,9 @@ impl World {
             return;
         };
         child.agent = Some(Agent::of_child(child.copied.clone(), &shared, &child.memory));
-        let forked = program.threads.iter_mut().find(|thread| **thread == Thread::HasForked);
-        forked.into_iter().for_each(|thread| *thread = Thread::Idle);
+        if let Some(thread) = program.threads.iter_mut().find(|thread| **thread == Thread::HasForked) {
+            *thread = Thread::Idle;
+        }
     }
 
     /// Whether each page of the child's, once it has an agent, is what it was when it was forked.

@@ -52,12 +52,14 @@ pub enum Thread {
         /// What it writes, if it does.
         write: Option<Value>,
     },
-    /// A layout change, and the one that is told of behind it.
+    /// A layout change, or a fork.
     Changes {
-        /// Of which the kernel tells now.
+        /// What the kernel tells.
         message: Message,
         /// What it tells then.
-        then: Option<Message>,
+        rest: Option<Message>,
+        /// Where to something moves: nobody knows of it before the call returns.
+        target: Option<Page>,
         /// How far it is.
         telling: Telling,
     },
@@ -72,6 +74,11 @@ pub enum Thread {
 }
 
 impl Thread {
+    /// Has done what this tells of.
+    pub const fn changes(message: Message) -> Self {
+        Self::Changes { message, rest: None, target: None, telling: Telling::Done }
+    }
+
     /// Whether it has changed the layout, and not told of it.
     pub fn is_late(&self) -> bool {
         matches!(self, Self::Changes { telling: Telling::Done, .. })
@@ -115,9 +122,7 @@ impl Program {
             Thread::Access { page: used, write } | Thread::Waits { page: used, write } => {
                 used == page && !(may_read && write.is_none())
             }
-            // The target of a move is not known to anybody before its thread returns.
-            Thread::Changes { message: Message::Remap { to, .. }, .. } => to == page,
-            Thread::Changes { message: Message::Unmap(_), then: Some(Message::Remap { to, .. }), .. } => to == page,
+            Thread::Changes { target: Some(target), .. } => target == page,
             Thread::Changes { message: Message::Remove(used), .. } | Thread::Discards(used) => {
                 used == page && !may_read
             }
@@ -131,8 +136,7 @@ impl Program {
         let is_discarded = expected.is_some_and(|expected| expected.is_discarded);
         match op {
             Op::Read => expected.is_some() && !self.is_used(thread, page, true),
-            Op::Write => expected.is_some() && !is_discarded && !self.is_used(thread, page, true),
-            Op::Discard => expected.is_some() && !is_discarded && !self.is_used(thread, page, true),
+            Op::Write | Op::Discard => expected.is_some() && !is_discarded && !self.is_used(thread, page, true),
             Op::Unmap | Op::Move => expected.is_some() && !self.is_used(thread, page, false),
             Op::Map => expected.is_none() && !self.is_used(thread, page, false),
             Op::Fork => page == 0,
@@ -145,10 +149,6 @@ impl Program {
         let value = (thread as Value + 1) * 16 + self.left[thread];
         self.left[thread] -= 1;
         let is_registered = memory.is_registered(page);
-        let tell = |memory: &mut Memory, messages: u8, message, then| {
-            memory.changing += messages;
-            Thread::Changes { message, then, telling: Telling::Done }
-        };
         self.threads[thread] = match op {
             Op::Read => Thread::Access { page, write: None },
             Op::Write => Thread::Access { page, write: Some(value) },
@@ -160,17 +160,21 @@ impl Program {
             }
             Op::Discard => {
                 self.expected[page].iter_mut().for_each(|expected| expected.is_discarded = true);
-                if is_registered { tell(memory, 1, Message::Remove(page), None) } else { Thread::Discards(page) }
+                memory.changing += u8::from(is_registered);
+                if is_registered { Thread::changes(Message::Remove(page)) } else { Thread::Discards(page) }
             }
             Op::Unmap => {
                 (self.expected[page], memory.pages[page]) = (None, None);
-                if is_registered { tell(memory, 1, Message::Unmap(page), None) } else { Thread::Idle }
+                memory.changing += u8::from(is_registered);
+                if is_registered { Thread::changes(Message::Unmap(page)) } else { Thread::Idle }
             }
             Op::Move => {
                 self.expected[to] = self.expected[page].take();
                 memory.pages[to] = memory.pages[page].take();
-                let rest = Some(Message::Unmap(page));
-                if is_registered { tell(memory, 2, Message::Remap { from: page, to }, rest) } else { Thread::Idle }
+                memory.changing += 2 * u8::from(is_registered);
+                let (message, rest) = (Message::Remap { from: page, to }, Some(Message::Unmap(page)));
+                let moved = Thread::Changes { message, rest, target: Some(to), telling: Telling::Done };
+                if is_registered { moved } else { Thread::Idle }
             }
         };
     }
@@ -195,18 +199,16 @@ impl Program {
                 }
                 return self.access(thread, page, write, memory);
             }
-            Thread::Changes { message, then, telling: Telling::Done } => {
+            Thread::Changes { message, rest, target, telling: Telling::Done } => {
                 memory.messages.push(Told { message, thread });
-                Thread::Changes { message, then, telling: Telling::Posted }
+                Thread::Changes { message, rest, target, telling: Telling::Posted }
             }
-            Thread::Changes { message, then, telling: Telling::Read } => {
+            Thread::Changes { message, rest, target, telling: Telling::Read } => {
                 memory.changing -= 1;
-                match (message, then) {
-                    (Message::Remove(page), _) => Thread::Discards(page),
-                    (Message::Fork, _) => Thread::HasForked,
-                    (Message::Remap { .. }, Some(rest)) => {
-                        Thread::Changes { message: rest, then: Some(message), telling: Telling::Done }
-                    }
+                match (message, rest) {
+                    (_, Some(message)) => Thread::Changes { message, rest: None, target, telling: Telling::Done },
+                    (Message::Remove(page), None) => Thread::Discards(page),
+                    (Message::Fork, None) => Thread::HasForked,
                     _ => Thread::Idle,
                 }
             }

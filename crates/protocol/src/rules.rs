@@ -10,7 +10,8 @@ pub enum Rule {
     TheServerReads,
     /// A page that is resident for us is asked for under the lock (invariant 5a).
     ResidentIsAskedUnderTheLock,
-    /// A page that is there, and of which nothing is known, is not noted as resident: it may be about to be discarded.
+    /// A page that is there, and of which nothing is known, is not noted as resident: it may be about to be discarded
+    /// (invariant 5b).
     WhatIsThereMayGo,
     /// What has been encoded is published only if the page is still in the frame that it was read from.
     PublishAsks,

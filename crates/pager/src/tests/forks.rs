@@ -48,15 +48,15 @@ enum Other {
 }
 
 impl Other {
-    /// What it may do. Where the order of the messages is not that of the deeds, only what is missing in the child can
-    /// tell: not that something is still there, nor that mremap has kept its source.
+    /// What it may do. Where the order of the messages is not that of the deeds, the child tells: but not, that mremap has kept its source.
     fn among(self) -> &'static [Disturbance] {
         use Disturbance::{MapsOver, MovesAndKeeps, MovesAway, MovesOver, Unmaps};
         match self {
             Self::Rests | Self::Wipes => &[],
-            Self::ChangesBefore | Self::ChangesAfter => &[Unmaps, MapsOver, MovesOver, MovesAway, MovesAndKeeps],
             Self::ChangesBeforeAndTellsLate => &[Unmaps, MapsOver, MovesOver, MovesAway],
-            Self::ChangesAfterAndTellsEarly => &[MovesAway],
+            Self::ChangesBefore | Self::ChangesAfter | Self::ChangesAfterAndTellsEarly => {
+                &[Unmaps, MapsOver, MovesOver, MovesAway, MovesAndKeeps]
+            }
         }
     }
 }
