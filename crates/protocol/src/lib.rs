@@ -11,6 +11,7 @@
 //!  agent     server, reclaimer, scan, writer                            table     what it knows of each page
 //!  window    messages told late                                         journal   what happens during a fork
 //! ```
+#![forbid(unsafe_code)]
 
 pub mod agent;
 pub mod journal;

@@ -1,4 +1,5 @@
 //! All that can happen at a small size, and what each rule is for. `PLEAT_STATES=large` goes through more.
+#![forbid(unsafe_code)]
 
 use pleat_protocol::program::Op;
 use pleat_protocol::{Protocol, Rule};

@@ -15,7 +15,7 @@ const LAYERS: &[(u32, &[&str])] = &[
 ];
 
 /// Not part of what a user runs: may look at anything, and nothing may look at them.
-const TOOLS: &[&str] = &["xtask", "bench", "e2e", "model", "torture"];
+const TOOLS: &[&str] = &["xtask", "bench", "e2e", "model", "protocol", "torture"];
 
 /// A crate of the workspace.
 #[derive(Debug)]
