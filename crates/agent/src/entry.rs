@@ -126,8 +126,7 @@ pub(crate) fn say_full(ledger: &Ledger) {
 
 /// Claims an entry for this process; `None` if all are taken.
 pub(crate) fn claim(ledger: &'static Ledger, Identity { pid, is_elsewhere }: Identity) -> Option<Membership> {
-    let used = ledger.processes_used.load(Ordering::Acquire) as usize;
-    let free = ledger.processes[..used.min(PROCESSES_MAX)].iter().find(|entry| take(entry, pid));
+    let free = ledger.claimed().iter().find(|entry| take(entry, pid));
     let entry = match free {
         Some(entry) => entry,
         None => loop {
@@ -158,9 +157,7 @@ fn as_runner_sees(ledger: &Ledger, start_ticks: Option<u64>) -> Option<u64> {
 /// Whether this process has an agent already: an emulator's, which has passed the environment on to the program that it plays,
 /// or another copy of the library. What a program has left that has executed this one has no thread any more.
 pub(crate) fn has_agent(ledger: &Ledger, Identity { pid, .. }: Identity) -> bool {
-    let used = ledger.processes_used.load(Ordering::Acquire) as usize;
-    let own =
-        ledger.processes[..used.min(PROCESSES_MAX)].iter().filter(|entry| entry.pid.load(Ordering::Acquire) == pid);
+    let own = ledger.claimed().iter().filter(|entry| entry.pid.load(Ordering::Acquire) == pid);
     own.map(|entry| entry.watcher.load(Ordering::Relaxed) as u32)
         .any(|watcher| watcher != 0 && sys::thread::processor_of(watcher).is_some())
 }
@@ -172,9 +169,7 @@ fn take(entry: &Process, pid: u32) -> bool {
 impl Membership {
     /// Everybody in the ledger, and where he is in his life.
     pub(crate) fn processes(&self) -> impl Iterator<Item = (&'static Process, Phase)> + Clone {
-        let used = self.ledger.processes_used.load(Ordering::Acquire) as usize;
-        let entries = self.ledger.processes[..used.min(PROCESSES_MAX)].iter();
-        entries.map(|entry| (entry, Phase::from_number(entry.phase.load(Ordering::Relaxed))))
+        self.ledger.claimed().iter().map(|entry| (entry, Phase::from_number(entry.phase.load(Ordering::Relaxed))))
     }
 
     /// Processes whose memory is managed.

@@ -3,8 +3,8 @@
 //! A process may share a managed one's memory without being its thread (clone with `CLONE_VM`), or be its child by a raw system call, which
 //! no agent follows. When the managed one is killed its agent goes, and with the last userfaultfd the kernel would let missing
 //! pages read as zeros. The custodian's duplicates keep that from happening: who misses a page then waits, and gets SIGBUS from
-//! him, or EFAULT in a system call. He is a thread of `pleat run`; where somebody lives on behind that, a process of his own
-//! (`pleat custodian`).
+//! him, or EFAULT in a system call. He is a thread of `pleat run`; where somebody lives on behind that, who is managed or may be later, a process of
+//! his own (`pleat custodian`).
 //!
 //! And who is in a sandbox, and sees no `pleat run` in /proc, asks him: which run it is of, what it is to it, for a swap file.
 
@@ -12,7 +12,7 @@ use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,10 +30,12 @@ use sys::uffd::{Uffd, Unserved};
 
 use crate::failure::say;
 use crate::swap::Place;
-use crate::{proc, tracers};
+use crate::{proc, table, tracers};
 
 /// Between two looks whether memory without an agent is still somebody's.
 const LOOK: Duration = Duration::from_millis(20);
+/// The same, behind the run, whether anybody lives who may call.
+const LOOK_BEHIND: Duration = Duration::from_secs(1);
 /// Until a new custodian has been told all.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// An address that can be one, for [`Uffd::is_orphaned`].
@@ -98,6 +100,8 @@ struct Custodian {
     reception: Reception,
     wards: Vec<Ward>,
     run: Option<Run>,
+    /// Of a run that is over: its processes may call still.
+    behind: Option<&'static Ledger>,
     /// More descriptors than this are not held.
     held_max: usize,
     /// It has been told that there were more.
@@ -133,7 +137,8 @@ impl Custody {
         drop(self.stop);
         let Ok(mut custodian) = self.thread.join() else { return };
         custodian.look();
-        if custodian.wards.is_empty() {
+        if custodian.wards.is_empty() && custodian.ledger().is_none_or(|ledger| table::living(ledger).next().is_none())
+        {
             return;
         }
         match custodian.leave_behind() {
@@ -151,7 +156,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     let (mut custodian, ledger) = Custodian::hear(&line).context("is started by `pleat run` alone")?;
     drop(line);
     // Whom nobody traces goes on, too: without him memory would read as zeros.
-    let _ = ledger.map(|ledger| tracers::Watch::begin(ledger.content(), tracers::LOOK_BEHIND));
+    let _ = ledger.map(|ledger| tracers::Watch::begin(ledger, tracers::LOOK_BEHIND));
     custodian.attend(None);
     Ok(ExitCode::SUCCESS)
 }
@@ -160,12 +165,18 @@ impl Custodian {
     fn new(reception: Reception, wards: Vec<Ward>) -> Self {
         // The soft limit is raised to it.
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
-        Self { reception, wards, run: None, held_max: limit.saturating_sub(DESCRIPTORS_LEFT) as usize, has_told: false }
+        let held_max = limit.saturating_sub(DESCRIPTORS_LEFT) as usize;
+        Self { reception, wards, run: None, behind: None, held_max, has_told: false }
+    }
+
+    /// Of the run that is going on, or that is over.
+    fn ledger(&self) -> Option<&'static Ledger> {
+        self.run.as_ref().map(|run| run.ledger).or(self.behind)
     }
 
     /// Until `stop` ends; without it until nobody is left.
     fn attend(&mut self, stop: Option<&PipeReader>) {
-        while stop.is_some() || !self.wards.is_empty() {
+        while stop.is_some() || self.is_needed() {
             let is_stopped = self.wait(stop);
             let has_heard = self.admit() | self.look();
             if is_stopped {
@@ -178,11 +189,17 @@ impl Custodian {
         }
     }
 
+    /// Behind the run: somebody lives who is managed, or may begin to be.
+    fn is_needed(&self) -> bool {
+        self.behind.into_iter().for_each(table::bury_the_dead);
+        !self.wards.is_empty() || self.behind.is_some_and(|ledger| table::living(ledger).next().is_some())
+    }
+
     /// Waits for calls, for agents that end and for those that they leave. Says whether to stop.
     fn wait(&self, stop: Option<&PipeReader>) -> bool {
         let numbers = self.wards.iter().flat_map(Ward::numbers).chain([self.reception.number()]);
         let has_survivors = self.wards.iter().any(|ward| ward.line.is_none());
-        let limit = has_survivors.then_some(LOOK);
+        let limit = has_survivors.then_some(LOOK).or(self.behind.map(|_| LOOK_BEHIND));
         let stop_number = stop.map(AsRawFd::as_raw_fd);
         let ready = sys::host::wait_for_any(stop_number.into_iter().chain(numbers), limit);
         stop_number.is_some() && ready == Some(0)
@@ -191,12 +208,8 @@ impl Custodian {
     /// Says whether somebody has called. Who has changed his user is known by the ledger.
     fn admit(&mut self) -> bool {
         let mut has_called = false;
-        let ledger = self.run.as_ref().map(|run| run.ledger);
-        let is_of_the_run = |pid: u32| {
-            let used = ledger.map_or(0, |ledger| ledger.processes_used.load(Acquire) as usize);
-            let entries = ledger.into_iter().flat_map(|ledger| &ledger.processes).take(used);
-            entries.into_iter().any(|entry| entry.pid.load(Relaxed) == pid)
-        };
+        let entries = self.ledger().map_or(&[][..], Ledger::claimed);
+        let is_of_the_run = |pid: u32| entries.iter().any(|entry| entry.pid.load(Relaxed) == pid);
         while self.reception.is_called() {
             let Some(line) = self.reception.accept(&is_of_the_run) else { break };
             has_called = true;
@@ -251,7 +264,7 @@ impl Custodian {
     }
 
     /// What [`Custodian::tell`] tells: he hands the ledger out no more, and traces by it.
-    fn hear(line: &Line) -> Result<(Self, Option<SharedFile<Ledger>>)> {
+    fn hear(line: &Line) -> Result<(Self, Option<&'static Ledger>)> {
         let (mut reception, mut ledger) = (None, None);
         let mut wards: Vec<Ward> = Vec::new();
         loop {
@@ -261,7 +274,7 @@ impl Custodian {
             match byte {
                 Ok(RECEPTION) => {
                     reception = received.next().map(Reception::adopt);
-                    ledger = received.next().and_then(|file| SharedFile::adopt(file).ok());
+                    ledger = received.next().and_then(|file| SharedFile::adopt(file).ok().map(|file| file.content()));
                 }
                 Ok(MORE) => {
                     let last = wards.last_mut().context("more of nothing")?;
@@ -275,7 +288,7 @@ impl Custodian {
                 Err(errno) => return Err(error(errno)),
             }
         }
-        Ok((Self::new(reception.context("no reception")?, wards), ledger))
+        Ok((Self { behind: ledger, ..Self::new(reception.context("no reception")?, wards) }, ledger))
     }
 }
 
@@ -346,7 +359,7 @@ impl Ward {
     fn end(&mut self, at: usize, page: PageIndex, thread: u32) {
         let memory = &self.memories[at];
         // Asked before it gets anything. Who is killed with his agent dies of that, but perhaps a moment later.
-        let is_to_know = !self.told && (0..ASKED_MAX).all(|_| lives(memory, thread));
+        let is_to_know = !self.told && (0..ASKED_MAX).all(|_| will_hear(memory, thread));
         if memory.poison(page).is_err() {
             // Its layout is changing, or somebody else has been there: who waits comes again.
             let _ = memory.wake(PageRange::new(page, PageCount(1)));
@@ -375,7 +388,7 @@ fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Run>) -> Resu
 }
 
 /// Whether a thread that waits for a page will hear of it. One that takes its SIGKILL off in this moment looks as if.
-fn lives(memory: &Uffd, thread: u32) -> bool {
+fn will_hear(memory: &Uffd, thread: u32) -> bool {
     std::thread::sleep(PAUSE);
     proc::is_being_killed(thread).map_or_else(|| !memory.is_orphaned(PROBE), |killed| !killed)
 }
@@ -418,6 +431,24 @@ mod tests {
         let (heard, _) = Custodian::hear(&theirs).unwrap();
         assert_eq!(shape(&heard), [(true, MANY), (false, 2), (true, 1)]);
         assert_eq!(shape(&heard), shape(&custodian));
+    }
+
+    /// It may begin to be managed when the run is over. What has ended leaves its entry to others.
+    #[test]
+    fn who_lives_behind_the_run_is_waited_for() {
+        let ledger = SharedFile::<Ledger>::create(c"test").unwrap().content();
+        let custodian = Custodian { behind: Some(ledger), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
+        assert!(!custodian.is_needed(), "nobody has ever been there");
+        let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
+        let [entry, ..] = &ledger.processes;
+        entry.start_ticks.store(proc::Stat::of(process.id()).unwrap().start_ticks, Relaxed);
+        entry.pid.store(process.id(), Relaxed);
+        ledger.processes_used.store(1, Relaxed);
+        assert!(custodian.is_needed());
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(!custodian.is_needed());
+        assert_eq!((entry.pid.load(Relaxed), entry.start_ticks.load(Relaxed)), (0, 0));
     }
 
     /// A custodian that three have asked, and what each got: its id, the ledger's descriptor, and how many names a swap file has.

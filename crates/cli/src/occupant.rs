@@ -67,8 +67,7 @@ fn attend(ledger: &'static Ledger) {
 
 /// Whether the run has no more than one managed process. Behind a fork two of them need both processors to keep inside the budget.
 fn is_alone(ledger: &Ledger) -> bool {
-    let used = ledger.processes_used.load(Relaxed) as usize;
-    let managed = ledger.processes.iter().take(used).filter(|process| process.get(Gauge::ShareBytes) > 0);
+    let managed = ledger.claimed().iter().filter(|process| process.get(Gauge::ShareBytes) > 0);
     managed.take(2).count() < 2
 }
 

@@ -148,6 +148,12 @@ pub(crate) fn is_still(pid: u32, start_ticks: u64) -> bool {
     Stat::of(pid).is_some_and(|stat| [0, stat.start_ticks].contains(&start_ticks))
 }
 
+/// Whether the process that began then lives, of which this is the stat, if that is known. Nothing that cannot be read, for want of
+/// descriptors, makes it one that has ended.
+pub(crate) fn lives(pid: u32, start_ticks: u64, stat: Option<Stat>) -> bool {
+    stat.map_or_else(|| !is_gone(pid), |stat| [0, stat.start_ticks].contains(&start_ticks) && !is_dead(pid, stat))
+}
+
 /// Whether a process lives in our namespace of process ids, as far as can be told.
 pub(crate) fn is_in_our_namespace(pid: u32) -> bool {
     numbers_of(&format!("/proc/{pid}/status")).len() <= 1

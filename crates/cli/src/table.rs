@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use page::ByteCount;
 use pager::ledger::tracing::{AgentThread, Traceable};
-use pager::ledger::{Counter, Gauge, Ledger, PROCESSES_MAX, Phase, Process};
+use pager::ledger::{Counter, Gauge, Ledger, Phase, Process};
 use serde::Serialize;
 use sys::proc_files::Condition;
 
@@ -188,9 +188,7 @@ impl Table {
 
     /// Notices entries that have been claimed.
     fn follow(&mut self) {
-        // Acquire: the entries below it exist. The rest of the file is a hole, which reading would fill.
-        let used = self.ledger.processes_used.load(Acquire) as usize;
-        for (slot, entry) in self.ledger.processes[..used.min(PROCESSES_MAX)].iter().enumerate() {
+        for (slot, entry) in self.ledger.claimed().iter().enumerate() {
             // Acquire: what the agent wrote before it claimed the entry, or we before we freed it.
             let pid = entry.pid.load(Acquire);
             if pid == 0 {
@@ -290,12 +288,7 @@ impl Tracked {
             // The agent looks whether anything else is left. By itself it does not: a sandbox may forbid the calls.
             entry.main_has_ended.store(1, Relaxed);
         }
-        let same = |stat: Stat| self.start_ticks == 0 || stat.start_ticks == self.start_ticks;
-        match stat {
-            Some(stat) => same(stat) && !proc::is_dead(self.pid, stat),
-            // Nothing that cannot be read, for want of descriptors, makes it one that has ended.
-            None => !proc::is_gone(self.pid),
-        }
+        proc::lives(self.pid, self.start_ticks, stat)
     }
 
     /// Whether the process of this id is the one that has claimed the entry, and not one that has come since.
@@ -361,6 +354,23 @@ fn phase_name(phase: Phase) -> &'static str {
         Phase::Failed => "failed",
         Phase::Stopped => "stopped",
     }
+}
+
+/// The entries whose processes live.
+pub(crate) fn living(ledger: &Ledger) -> impl Iterator<Item = &Process> {
+    ledger.claimed().iter().filter(|entry| lives(entry))
+}
+
+/// Makes those of all others new: behind the run nobody else does.
+pub(crate) fn bury_the_dead(ledger: &Ledger) {
+    // Acquire: as in `follow`.
+    let claimed = ledger.claimed().iter().filter(|entry| entry.pid.load(Acquire) != 0);
+    claimed.filter(|entry| !lives(entry)).for_each(free);
+}
+
+fn lives(entry: &Process) -> bool {
+    let pid = entry.pid.load(Acquire);
+    pid != 0 && proc::lives(pid, entry.start_ticks.load(Relaxed), Stat::of(pid))
 }
 
 /// Makes an entry new. Its process has ended, so nobody else writes to it.

@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use pager::ledger::tracing::{Traceable, Urgency};
-use pager::ledger::{Ledger, PROCESSES_MAX, Process};
+use pager::ledger::{Ledger, Process};
 use sys::clock;
 use sys::sync::{Sharing, wait_while};
 
@@ -167,8 +167,7 @@ impl Tracers {
 
     /// The processes of which threads are asked for, and how soon. Who has none any more asks for nothing.
     fn wanted(&self) -> Vec<(&'static Process, Urgency)> {
-        let used = self.ledger.processes_used.load(Acquire) as usize;
-        let entries = self.ledger.processes[..used.min(PROCESSES_MAX)].iter();
+        let entries = self.ledger.claimed().iter();
         let asks = |entry: &'static Process| {
             [Urgency::AtOnce, Urgency::ForGood, Urgency::AtLeisure].into_iter().filter_map(move |urgency| {
                 let mut threads = entry.tracing.threads.iter();

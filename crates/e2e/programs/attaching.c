@@ -9,7 +9,8 @@
 // attaching abandoned: as "ends"; if somebody goes on for threads of it, one of those is killed instead.
 // attaching first: as "calls", before there is any memory to reclaim.
 // attaching left: as "calls", when who has started it has ended, and `pleat run` with him.
-// attaching lost: the same, when `pleat run` has been killed.
+// attaching late: the same, and only then there is memory to reclaim.
+// attaching lost: as "left", when `pleat run` has been killed.
 // attaching once: as lldb does it: tries every thread once, stops it, and leaves; and comes again.
 #define _GNU_SOURCE
 #include <linux/filter.h>
@@ -196,11 +197,13 @@ static int outlive_the_run(pid_t process) {
     if (is("lost")) {
         if (run) check("kill", kill(atoi(run + strlen("/proc/")), SIGKILL), 0);
     } else if (fork() != 0) {
-        while (!both->is_ready) usleep(1000);
+        while (!both->is_ready && !is("late")) usleep(1000);
         exit(0);
     }
-    while (is("left") && getppid() == started_us) usleep(1000);
+    while (!is("lost") && getppid() == started_us) usleep(1000);
     usleep(700000);
+    both->is_awaited = 0;
+    while (!both->is_ready) usleep(1000);
     for (int wait = 0; wait < 100 && seen != expected; wait++) seen = stand_ins(process, &(pid_t){0}), usleep(50000);
     return seen;
 }
@@ -209,13 +212,13 @@ int main(int words, char **word) {
     if (words < 2) return 2;
     how = word[1];
     both = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int is_once = is("once"), is_first = is("first");
-    both->is_awaited = is_first;
+    int is_once = is("once"), is_first = is("first"), is_late = is("late");
+    both->is_awaited = is_first || is_late;
     pid_t process = fork();
     if (process == 0) return work();
-    while (!is_first && !both->is_ready) usleep(1000);
+    while (!is_first && !is_late && !both->is_ready) usleep(1000);
     usleep(is_first ? 100000 : 300000);
-    int is_outliving = is("left") || is("lost"), seen = is_outliving ? outlive_the_run(process) : 0;
+    int is_outliving = is("left") || is_late || is("lost"), seen = is_outliving ? outlive_the_run(process) : 0;
     if (is_first || is_outliving || is("calls")) {
         follow_calls(process);
     } else {

@@ -158,12 +158,15 @@ fn who_attaches_to_every_thread_ends() {
     }
 }
 
-/// Behind the end of the run the custodian traces the agents' threads. Where `pleat run` has been killed nobody does: stand-ins go on for them.
+/// Behind the end of the run the custodian traces the agents' threads, also of who begins to be managed only then. Where `pleat run` has been
+/// killed nobody does: stand-ins go on for them.
 #[test]
 fn who_attaches_when_the_run_is_over_ends() {
-    if let Some(run) = crossed("attaching.c", "left") {
-        assert_cold(&run);
-        assert_eq!((number(&run, " threads were refused"), number(&run, " processes went on")), (3, 0));
+    for how in ["left", "late"] {
+        if let Some(run) = crossed("attaching.c", how) {
+            assert_cold(&run);
+            assert_eq!((number(&run, " threads were refused"), number(&run, " processes went on")), (3, 0));
+        }
     }
     let turn = turn("attaching-lost");
     let Ok(program) = turn.compile("attaching.c", &["-pthread"]) else { return skipped("there is no gcc") };

@@ -433,12 +433,17 @@ impl Ledger {
         wake_all(&self.runner_ticks, Sharing::Machine);
     }
 
+    /// The entries that have been claimed so far. The rest of the file is a hole, which reading would fill.
+    pub fn claimed(&self) -> &[Process] {
+        // Acquire: they exist.
+        let used = self.processes_used.load(Acquire) as usize;
+        &self.processes[..used.min(PROCESSES_MAX)]
+    }
+
     /// What all processes have been promised.
     pub fn promised(&self) -> u64 {
-        let used = self.processes_used.load(Acquire) as usize;
-        let entries = self.processes[..used.min(PROCESSES_MAX)].iter();
         // SeqCst: of two that are promised something at once the later one sees both.
-        entries.map(|entry| entry.promised_bytes.load(SeqCst)).sum()
+        self.claimed().iter().map(|entry| entry.promised_bytes.load(SeqCst)).sum()
     }
 
     /// Under which name the custodian is called.
