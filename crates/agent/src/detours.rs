@@ -26,7 +26,7 @@ pub(crate) fn place(is_in_user_mode: bool) -> bool {
     // What is trapped needs none.
     if !is_in_user_mode {
         place_one(c"prctl", sys::confine::PRCTL, filters::prctl as *const () as usize);
-        place_one(c"clone", copies::CLONE, copies::entry(raw_calls::clone, raw_calls::refused));
+        place_one(c"clone", copies::CLONE, copies::entry(raw_calls::clone, raw_calls::refused, raw_calls::end));
         place_raw();
     }
     place_one(c"execve", sys::process::EXECVE, exec::execve as *const () as usize);

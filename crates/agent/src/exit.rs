@@ -27,7 +27,8 @@ extern "C" fn _Exit(status: c_int) -> ! {
     end(status)
 }
 
-fn end(status: c_int) -> ! {
+/// Ends the process, as `_exit` does.
+pub(crate) fn end(status: c_int) -> ! {
     wait_for_forks();
     loop {
         // By libc's, which is trapped in user mode.

@@ -321,6 +321,7 @@ pub(crate) extern "C" fn after_fork_in_parent() {
 }
 
 pub(crate) extern "C" fn after_fork_in_child() {
+    crate::afterlife::forget();
     if let Some(agent) = agent() {
         agent.after_fork_in_child();
     }

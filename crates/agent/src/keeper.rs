@@ -307,7 +307,7 @@ pub(crate) fn reclaim(
             report_exhausted(membership, pager.swap_trouble());
         }
         watchdog.look(keeper);
-        afterlife.look(now, |own| pager.kernel.files().has_only(own));
+        afterlife.look(now, |own| pager.kernel.files().ended_beside(own));
         pager.rest(calls, rest.time);
     }
 }

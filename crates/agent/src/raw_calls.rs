@@ -6,11 +6,13 @@
 
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 
-use sys::Errno;
 use sys::copies::{self, Asked, Flags, Launch};
 use sys::raw_calls::{self, Call};
+use sys::{Errno, process, thread};
 
+use crate::afterlife;
 use crate::calls;
+use crate::exit;
 use crate::filters;
 use crate::host::{self, agent};
 use crate::unshare;
@@ -41,6 +43,7 @@ pub(crate) unsafe extern "C" fn call(
             // SAFETY: the caller's promise.
             unsafe { calls::ioctl(first as c_int, second as c_ulong, address(third)).into() }
         }
+        Some(Call::End) => end(first as c_int),
         // SAFETY: the caller's promise.
         Some(Call::Confine) => unsafe { filters::seccomp(number, [first, second, third, fourth, fifth, sixth]) },
         Some(Call::WriteWord) => {
@@ -129,6 +132,20 @@ pub(crate) unsafe extern "C" fn clone(
         host::after_fork_in_parent();
     }
     calls::to_libc(result.map(|child| child as c_int), -1)
+}
+
+/// exit(2), and where the function of a copy has returned, of which libc's ends by that. It ends the thread alone, and the process with its
+/// last one; but the agent's go on until somebody looks.
+pub(crate) extern "C" fn end(status: c_int) -> ! {
+    let is_last = || thread::bare_count().map(|own| own + 1) == process::thread_count();
+    if agent().is_some_and(|agent| !agent.may_be_confined()) && is_last() {
+        exit::end(status);
+    }
+    afterlife::note(status as u8);
+    loop {
+        // SAFETY: takes a number, and ends this thread.
+        let _ = unsafe { raw_calls::make(process::EXIT, [c_long::from(status), 0, 0, 0, 0, 0]) };
+    }
 }
 
 /// What the kernel refuses, as libc tells it.

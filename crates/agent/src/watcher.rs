@@ -151,7 +151,7 @@ extern "C" fn watch(argument: usize) -> ! {
             thread::exit_thread();
         }
         if membership.entry.main_has_ended.load(Ordering::Relaxed) != 0 {
-            afterlife.look(sys::clock::now_ns(), sys::process::has_only);
+            afterlife.look(sys::clock::now_ns(), sys::process::ended_beside);
         }
         if membership.is_active() {
             if agent.growth.is_waited_for.load(Ordering::Relaxed) || is_large(&membership) {

@@ -2,9 +2,11 @@
 // who joins them. And a process whose last thread ends.
 #define _GNU_SOURCE
 #include "cold.h"
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum { MUTEXES = BUFFERS, DEEP = 64 << 10, THREADS = 32 };
@@ -95,6 +97,39 @@ static void *end_last(void *unused) {
     return unused;
 }
 
+static void *go_on(void *unused) {
+    usleep(300000);
+    check("went on", write(1, "went on\n", 8), 8);
+    raw_exit(0);
+    return unused;
+}
+
+// What a copy returns it ends with, as its threads do one by one.
+static int return_it(void *status) { return *(int *)status; }
+
+static int return_first(void *status) {
+    pthread_t thread;
+    check("create", pthread_create(&thread, 0, go_on, 0), 0);
+    return *(int *)status;
+}
+
+static int end_by_a_call(void *status) { return (int)syscall(SYS_exit, *(int *)status); }
+
+static void statuses(void) {
+    static char stack[256 << 10] __attribute__((aligned(16)));
+    int (*const ways[])(void *) = {return_it, return_first, end_by_a_call};
+    chill();
+    for (int way = 0; way < 3; way++) {
+        int given = 3 + way, status = 0;
+        pid_t child = clone(ways[way], stack + sizeof stack, SIGCHLD, &given);
+        check("a copy", waitpid(child, &status, 0), child);
+        printf("ended with %x\n", status), fflush(stdout);
+        if ((child = fork()) == 0) end_by_a_call(&given);
+        check("a child", waitpid(child, &status, 0), child);
+        printf("ended with %x\n", status), fflush(stdout);
+    }
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     const char *kind = arguments[1];
@@ -106,6 +141,7 @@ int main(int count, char **arguments) {
         pthread_exit(0);
     }
     if (!strcmp(kind, "joined")) joined();
+    if (!strcmp(kind, "statuses")) statuses();
     if (!strcmp(kind, "last")) {
         pthread_t thread;
         check("create", pthread_create(&thread, 0, end_last, 0), 0);

@@ -32,6 +32,9 @@ pub(crate) const NO_FORK: usize = 0x100 | 0x400 | 0x1_0000 | 0x4000;
 /// The arguments of `clone` as libc takes them: function, stack, flags, its argument, and three places.
 pub type Ours = unsafe extern "C" fn(usize, usize, c_int, usize, usize, usize, usize) -> c_int;
 
+/// How a child ends whose function has returned this.
+pub type End = extern "C" fn(c_int) -> !;
+
 /// How a process is copied that an agent follows.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -169,9 +169,9 @@ impl ProcFiles {
         Condition::read(&of_thread.or_else(|| self.stat_at(format_args!("../{thread}/stat")))?)
     }
 
-    /// Whether only `others` threads are left of this process: see [`has_only`].
-    pub fn has_only(&self, others: u32) -> bool {
-        Stat::read(&self.stat).is_some_and(|stat| has_only(&stat, others))
+    /// With what the main thread has ended, if only `others` threads are left of this process: see [`ended_beside`].
+    pub fn ended_beside(&self, others: u32) -> Option<u8> {
+        Stat::read(&self.stat).and_then(|stat| ended_beside(&stat, others))
     }
 
     /// Whether a process is our child.
@@ -220,10 +220,12 @@ impl Condition {
 /// A second: who does nothing but run has a fifth of two processors that ten others want, too.
 const STARVED_TICKS: u64 = 100;
 
-/// Whether the main thread of a process has ended, and but so many others have not.
-pub(crate) fn has_only(stat: &Stat, others: u32) -> bool {
+/// With what the main thread of a process has ended, if but so many others have not.
+pub(crate) fn ended_beside(stat: &Stat, others: u32) -> Option<u8> {
     // The main thread counts until its process is gone.
-    stat.state() == Some(b'Z') && stat.field(20) == Some(u64::from(others) + 1)
+    let is_all = stat.state() == Some(b'Z') && stat.field(20) == Some(u64::from(others) + 1);
+    // In wait's form. Hidden from who may not trace the process, which each of its own threads may.
+    is_all.then(|| stat.field(52).map_or(0, |status| (status >> 8) as u8))
 }
 
 /// What an open /proc/PID/statm says: see [`anonymous_of_statm`].

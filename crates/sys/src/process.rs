@@ -177,6 +177,9 @@ pub const IOCTL: core::ffi::c_long = number::IOCTL as core::ffi::c_long;
 /// That of execveat.
 pub const EXECVEAT: core::ffi::c_long = number::EXECVEAT as core::ffi::c_long;
 
+/// That of exit(2), which ends a thread.
+pub const EXIT: core::ffi::c_long = number::EXIT as core::ffi::c_long;
+
 /// That of `exit_group`.
 pub const EXIT_GROUP: core::ffi::c_long = number::EXIT_GROUP as core::ffi::c_long;
 
@@ -334,10 +337,10 @@ pub fn thread_count() -> Option<u32> {
     field_of_stat(20)?.try_into().ok()
 }
 
-/// Whether `others` threads are all that is left of this process, whose main thread has ended.
-pub fn has_only(others: u32) -> bool {
-    let stat = open(c"/proc/self/stat", OFlags::RDONLY).ok().and_then(Stat::read);
-    stat.is_some_and(|stat| crate::proc_files::has_only(&stat, others))
+/// With what the main thread of this process has ended, if `others` threads are all that is left of it.
+pub fn ended_beside(others: u32) -> Option<u8> {
+    let stat = open(c"/proc/self/stat", OFlags::RDONLY).ok().and_then(Stat::read)?;
+    crate::proc_files::ended_beside(&stat, others)
 }
 
 /// Whether another process traces this one's main thread, as far as can be seen from here.

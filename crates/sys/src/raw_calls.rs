@@ -51,6 +51,8 @@ pub enum Call {
     Confine,
     /// futex, where the kernel writes a word.
     WriteWord,
+    /// exit.
+    End,
 }
 
 impl Call {
@@ -62,6 +64,7 @@ impl Call {
             number::IOCTL => Self::Control,
             number::SECCOMP => Self::Confine,
             number::FUTEX => Self::WriteWord,
+            number::EXIT => Self::End,
             #[cfg(target_arch = "x86_64")]
             number::FORK => Self::Fork,
             number::CLONE | number::CLONE3 => Self::Fork,

@@ -2,11 +2,11 @@
 
 use core::ffi::c_int;
 
-use super::{Launch, Ours};
+use super::{End, Launch, Ours};
 use crate::Errno;
 
 /// None.
-pub fn entry(_ours: Ours, _failed: extern "C" fn(isize) -> c_int) -> usize {
+pub fn entry(_ours: Ours, _failed: extern "C" fn(isize) -> c_int, _end: End) -> usize {
     0
 }
 

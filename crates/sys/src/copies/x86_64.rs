@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Launch, NO_FORK, Ours};
+use super::{End, Launch, NO_FORK, Ours};
 use crate::arch::number;
 use crate::thread::errno;
 use crate::{Area, Errno};
@@ -14,6 +14,7 @@ const STACK_BYTES: usize = 128 << 10;
 
 static OURS: AtomicUsize = AtomicUsize::new(0);
 static FAILED: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicUsize = AtomicUsize::new(0);
 /// The upper end of the stack on which children begin. Each writes to its own copy.
 static STACK: AtomicUsize = AtomicUsize::new(0);
 
@@ -101,8 +102,7 @@ global_asm!(
     "mov rdi, [rbx + {argument}]",
     "call [rbx + {function}]",
     "mov edi, eax",
-    "mov eax, {exit}",
-    "syscall",
+    "call qword ptr [rip + {end}]",
     "ud2",
     ".cfi_endproc",
     ".size pleat_launch, . - pleat_launch",
@@ -112,6 +112,7 @@ global_asm!(
     exit = const number::EXIT,
     ours = sym OURS,
     failed = sym FAILED,
+    end = sym END,
     function = const offset_of!(Launch, function),
     argument = const offset_of!(Launch, argument),
     stack = const offset_of!(Launch, stack),
@@ -123,8 +124,10 @@ unsafe extern "C" {
     fn pleat_launch(flags: usize, stack: usize, parent: usize, child: usize, tls: usize, launch: &Launch) -> isize;
 }
 
-/// Where libc's function is to go on: what copies the process goes to `ours`, and `failed` returns for what the kernel refuses.
-pub fn entry(ours: Ours, failed: extern "C" fn(isize) -> c_int) -> usize {
+/// Where libc's function is to go on: what copies the process goes to `ours`, `failed` returns for what the kernel refuses, and `end` ends
+/// children that `ours` has made.
+pub fn entry(ours: Ours, failed: extern "C" fn(isize) -> c_int, end: End) -> usize {
+    END.store(end as *const () as usize, Ordering::Relaxed);
     OURS.store(ours as *const () as usize, Ordering::Relaxed);
     FAILED.store(failed as *const () as usize, Ordering::Relaxed);
     pleat_clone_by_libc as *const () as usize

@@ -50,6 +50,8 @@ global_asm!(
     "je 2f",
     "cmp rdi, {seccomp}",
     "je 2f",
+    "cmp rdi, {exit}",
+    "je 2f",
     "cmp rdi, {futex}",
     "je 4f",
     // As CODE has it.
@@ -111,6 +113,7 @@ global_asm!(
     shmat = const number::SHMAT,
     ioctl = const number::IOCTL,
     seccomp = const number::SECCOMP,
+    exit = const number::EXIT,
     futex = const number::FUTEX,
     operation = const OPERATION,
     writing = const WRITING,
@@ -200,7 +203,9 @@ mod tests {
     fn forks_and_some_others_come_to_us_and_the_rest_goes_through() {
         // SAFETY: this test alone runs it.
         unsafe { place(pleat_test_syscall as *const () as usize, ours) }.unwrap();
-        for number in [number::FORK, number::CLONE, number::MADVISE, number::SHMAT, number::IOCTL, number::SECCOMP] {
+        let all =
+            [number::FORK, number::CLONE, number::MADVISE, number::SHMAT, number::IOCTL, number::SECCOMP, number::EXIT];
+        for number in all {
             let words = [number as c_long, 17, 0, 3, 4, 5, 6];
             assert_eq!(call(words), weighted(words));
             assert!(Call::of(words[0]).is_some());
