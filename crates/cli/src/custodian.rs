@@ -358,8 +358,9 @@ impl Ward {
     /// Who waits for a page of this memory gets SIGBUS, or in a system call EFAULT.
     fn end(&mut self, at: usize, page: PageIndex, thread: u32) {
         let memory = &self.memories[at];
-        // Asked before it gets anything. Who is killed with his agent dies of that, but perhaps a moment later.
-        let is_to_know = !self.told && (0..ASKED_MAX).all(|_| will_hear(memory, thread));
+        // Asked before it gets anything. Who is killed with his agent dies of that, but perhaps a moment later; and of who executes
+        // another program the kernel itself has a look at the old memory, and minds nothing.
+        let is_to_know = !self.told && !proc::is_executing(thread) && (0..ASKED_MAX).all(|_| will_hear(memory, thread));
         if memory.poison(page).is_err() {
             // Its layout is changing, or somebody else has been there: who waits comes again.
             let _ = memory.wake(PageRange::new(page, PageCount(1)));

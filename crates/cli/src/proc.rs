@@ -1,5 +1,6 @@
 //! What `/proc` says about processes.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -242,6 +243,19 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
 /// The file it executes.
 pub(crate) fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Whether a thread is about to execute another program, as far as can be told.
+pub(crate) fn is_executing(thread: u32) -> bool {
+    let call = fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap_or_default();
+    let number = call.split(' ').next().and_then(|number| number.parse().ok());
+    number.is_some_and(|number| [sys::process::EXECVE, sys::process::EXECVEAT].contains(&number))
+}
+
+/// Whether a process has mapped a file of that name. One that has ended, or of which that cannot be told, counts as one that has.
+pub(crate) fn has_mapped(pid: u32, name: &OsStr) -> bool {
+    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.is_empty() || maps.windows(name.len()).any(|part| part == name.as_encoded_bytes())
 }
 
 /// A line of `/proc/meminfo`, in bytes.

@@ -82,7 +82,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
         bell: Bell::hang(ledger).context("cannot listen to the agents")?,
         table: Table::new(ledger),
         tracers,
-        strays: Strays::default(),
+        strays: Strays::of(&agent),
         tight: Tight::new(budget),
         swap_warning: swap.as_ref().and_then(Swap::warning),
         stats,

@@ -76,6 +76,33 @@ fn with_a_proc_of_their_own_they_ask() {
     }
 }
 
+/// A sandbox that hides the agent keeps it out of what is executed there. That it would be in before is in the ledger still.
+#[test]
+fn who_is_not_shown_the_agent_is_told_of() {
+    let turn = turn("hidden-agent");
+    let place = turn.word("hidden");
+    let library = pleat_e2e::pleat().with_file_name("libpleat_agent.so");
+    std::fs::create_dir(&place).expect("the directory is there");
+    let hidden = format!("{place}/libpleat_agent.so");
+    std::fs::copy(library, &hidden).expect("the agent has been built");
+    let hide = format!("mount -t tmpfs none {place} && exec sleep 2.5");
+    let command = words(["unshare", "--mount", "sh", "-c", &hide]);
+    if plain(&command).shell_status() != 0 {
+        return skipped("no namespace of mounts");
+    }
+    let mut folding = pleat_e2e::pleat_command(&turn.options("24M"), &command);
+    folding.env("PLEAT_AGENT", &hidden);
+    let after = pleat_e2e::folded_by(folding);
+    std::fs::remove_dir_all(&place).expect("it is there");
+    assert_eq!(after.shell_status(), 0, "{}", after.stderr);
+    assert_eq!(
+        after.stderr.matches("sleep runs outside the budget: the agent has not been loaded").count(),
+        1,
+        "{}",
+        after.stderr
+    );
+}
+
 /// Nor does it show the ledger to what is executed there, nor the directory of the swap file.
 #[test]
 fn with_a_proc_of_its_own_a_program_asks_for_the_run() {
