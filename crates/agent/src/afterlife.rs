@@ -4,18 +4,19 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use sys::{thread, user_mode};
+use sys::{process, thread, user_mode};
 
 /// Between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// With what the thread has ended that has ended last, as far as somebody has told.
+/// With what the last thread has ended, where it has told so.
 static LAST: AtomicU32 = AtomicU32::new(UNTOLD);
 const UNTOLD: u32 = u32::MAX;
 
-/// A thread is about to end, with this.
+/// A thread is about to end, with this. If but a main thread is left that has ended, it is the last one.
 pub(crate) fn note(status: u8) {
-    LAST.store(status.into(), Ordering::Relaxed);
+    let is_last = thread::bare_count().and_then(|own| process::ended_beside(own + 1)).is_some();
+    LAST.store(if is_last { status.into() } else { UNTOLD }, Ordering::Relaxed);
 }
 
 /// In a forked child, none of whose threads has ended.
@@ -23,8 +24,8 @@ pub(crate) fn forget() {
     LAST.store(UNTOLD, Ordering::Relaxed);
 }
 
-/// What the kernel would have taken, had the last thread been the last: its status, which where it is not trapped nobody may have told. As a rule
-/// the main thread is the only one.
+/// What the kernel would have taken, had the program's last thread been the last: its status, which where it is not trapped nobody may have told. As a
+/// rule that is the main thread, which has been the only one.
 fn status(of_main: u8) -> u8 {
     match LAST.load(Ordering::Relaxed) {
         _ if user_mode::is_armed() => user_mode::last_exit_status(),

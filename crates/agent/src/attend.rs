@@ -248,7 +248,8 @@ impl Attendant {
                 Some(ready) => match ready.hear(Duration::ZERO) {
                     Ok((READY, words)) if keeper.forks.is_of_this_fork(words) => {
                         serve_child(keeper, server, child, &mut own);
-                        let changes = all_changes(keeper, child, words, &own);
+                        place_again(keeper, child, words, &own);
+                        let changes = all_changes(keeper, words, &own);
                         let told =
                             changes.iter().filter_map(change).try_for_each(|(byte, words)| ready.tell(byte, words));
                         let is_told = told.is_ok() && fork::leave_to(ready, &keeper.pager);
@@ -277,10 +278,11 @@ impl Attendant {
         own: &mut Vec<Message>,
     ) -> bool {
         let mut from = PageIndex(0);
+        place_again(keeper, child, words, own);
         loop {
             self.serve_others(keeper, server);
             serve_child(keeper, server, child, own);
-            let changes = all_changes(keeper, child, words, own);
+            let changes = all_changes(keeper, words, own);
             if changes.iter().any(|message| matches!(message, Message::Remap { .. })) {
                 return false;
             }
@@ -412,15 +414,18 @@ fn serve_page(keeper: &Keeper, server: &mut Server, child: &Uffd, own: &[Message
     }
 }
 
-/// What has changed in a child's layout since the state was frozen: before the fork, as the journal knows it, and by the child itself. The
-/// child's agent has told how many readings there had been in its memory; what the child has changed itself says nothing of that.
-fn all_changes(keeper: &Keeper, child: &Uffd, [_, readings, _]: [u64; 3], own: &[Message]) -> Vec<Message> {
-    let readings = readings as u32;
+/// The child's agent has told how many readings there had been in its memory: finds out better which layout messages it shares. What the child
+/// has changed itself says nothing of that.
+fn place_again(keeper: &Keeper, child: &Uffd, [_, readings, _]: [u64; 3], own: &[Message]) {
     if own.is_empty() {
         let forked = ForkedMemory(child.number());
-        keeper.pager.place_fork(forked, Some(readings), &mut |page| child.is_registered(page));
+        keeper.pager.place_fork(forked, Some(readings as u32), &mut |page| child.is_registered(page));
     }
-    let mut changes = keeper.pager.shared_layout(readings);
+}
+
+/// What has changed in a child's layout since the state was frozen: before the fork, as the journal knows it, and by the child itself.
+fn all_changes(keeper: &Keeper, [_, readings, _]: [u64; 3], own: &[Message]) -> Vec<Message> {
+    let mut changes = keeper.pager.shared_layout(readings as u32);
     changes.extend(own);
     changes
 }

@@ -2,7 +2,7 @@
 //! makes by `clone`.
 //!
 //! What copies the process goes on in what libc's fork handlers would do; what madvise, shmat and ioctl need is in [`crate::calls`],
-//! what seccomp needs in [`crate::filters`], and what futexes need in [`sys::raw_calls`].
+//! what seccomp needs in [`crate::filters`], what futexes need in [`sys::raw_calls`], and who ends by exit(2) does so at once.
 
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 
@@ -137,15 +137,24 @@ pub(crate) unsafe extern "C" fn clone(
 /// exit(2), and where the function of a copy has returned, of which libc's ends by that. It ends the thread alone, and the process with its
 /// last one; but the agent's go on until somebody looks.
 pub(crate) extern "C" fn end(status: c_int) -> ! {
-    let is_last = || thread::bare_count().map(|own| own + 1) == process::thread_count();
-    if agent().is_some_and(|agent| !agent.may_be_confined()) && is_last() {
-        exit::end(status);
+    // Who shares the memory of an agent's process without being one of its threads has none.
+    if agent().is_some_and(|agent| !agent.may_be_confined() && agent.is_own_process()) {
+        if is_alone() {
+            exit::end(status);
+        }
+        afterlife::note(status as u8);
     }
-    afterlife::note(status as u8);
     loop {
         // SAFETY: takes a number, and ends this thread.
         let _ = unsafe { raw_calls::make(process::EXIT, [c_long::from(status), 0, 0, 0, 0, 0]) };
     }
+}
+
+/// Whether this is the only thread of the program's, as far as can be told.
+fn is_alone() -> bool {
+    let Some(own) = thread::bare_count() else { return false };
+    // Another one may take the place of ours meanwhile.
+    process::thread_count() == Some(own + 1) && thread::bare_count() == Some(own)
 }
 
 /// What the kernel refuses, as libc tells it.

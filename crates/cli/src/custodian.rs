@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nix::sys::resource::{Resource, getrlimit};
@@ -102,6 +102,8 @@ struct Custodian {
     run: Option<Run>,
     /// Of a run that is over: its processes may call still.
     behind: Option<&'static Ledger>,
+    /// When it is looked again who of them lives.
+    next_look: Instant,
     /// More descriptors than this are not held.
     held_max: usize,
     /// It has been told that there were more.
@@ -166,7 +168,7 @@ impl Custodian {
         // The soft limit is raised to it.
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
         let held_max = limit.saturating_sub(DESCRIPTORS_LEFT) as usize;
-        Self { reception, wards, run: None, behind: None, held_max, has_told: false }
+        Self { reception, wards, run: None, behind: None, next_look: Instant::now(), held_max, has_told: false }
     }
 
     /// Of the run that is going on, or that is over.
@@ -190,8 +192,12 @@ impl Custodian {
     }
 
     /// Behind the run: somebody lives who is managed, or may begin to be.
-    fn is_needed(&self) -> bool {
-        self.behind.into_iter().for_each(table::bury_the_dead);
+    fn is_needed(&mut self) -> bool {
+        let now = Instant::now();
+        if now >= self.next_look {
+            self.next_look = now + LOOK_BEHIND;
+            self.behind.into_iter().for_each(table::bury_the_dead);
+        }
         !self.wards.is_empty() || self.behind.is_some_and(|ledger| table::living(ledger).next().is_some())
     }
 
@@ -438,7 +444,8 @@ mod tests {
     #[test]
     fn who_lives_behind_the_run_is_waited_for() {
         let ledger = SharedFile::<Ledger>::create(c"test").unwrap().content();
-        let custodian = Custodian { behind: Some(ledger), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
+        let mut custodian =
+            Custodian { behind: Some(ledger), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
         assert!(!custodian.is_needed(), "nobody has ever been there");
         let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
         let [entry, ..] = &ledger.processes;
@@ -448,6 +455,8 @@ mod tests {
         assert!(custodian.is_needed());
         process.kill().unwrap();
         process.wait().unwrap();
+        assert!(!custodian.is_needed());
+        custodian.next_look = Instant::now();
         assert!(!custodian.is_needed());
         assert_eq!((entry.pid.load(Relaxed), entry.start_ticks.load(Relaxed)), (0, 0));
     }

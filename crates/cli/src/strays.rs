@@ -32,6 +32,8 @@ pub(crate) struct Strays {
 impl Strays {
     /// For a run with this agent.
     pub(crate) fn of(agent: &Path) -> Self {
+        // As the kernel names it.
+        let agent = agent.canonicalize().unwrap_or_else(|_| agent.to_owned());
         let agent = agent.file_name().unwrap_or_default().to_owned();
         Self { agent, met: HashMap::new(), executions: HashMap::new(), missed: HashSet::new() }
     }
@@ -62,8 +64,11 @@ impl Strays {
     /// Warns where it is missing for the second time: who has just begun to execute has not loaded it yet.
     fn has_agent(&mut self, execution: &Execution) -> bool {
         let before = self.executions.get(execution).copied();
-        let has_agent = before == Some(true) || proc::has_mapped(execution.0, &self.agent);
-        let (_, path) = execution;
+        let (pid, path) = execution;
+        // Who is stopped may not have come to it.
+        let is_stopped = || Stat::of(*pid).is_some_and(Stat::is_stopped);
+        let is_known = before == Some(true) || self.missed.contains(path) || is_stopped();
+        let has_agent = is_known || proc::has_mapped(*pid, &self.agent);
         if !has_agent && before.is_some() && self.missed.insert(path.clone()) {
             say(format_args!(
                 "{} runs outside the budget: the agent has not been loaded; a sandbox must show it {}, and pass LD_PRELOAD on",

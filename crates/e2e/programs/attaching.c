@@ -201,7 +201,7 @@ static int outlive_the_run(pid_t process) {
         exit(0);
     }
     while (!is("lost") && getppid() == started_us) usleep(1000);
-    usleep(700000);
+    usleep(is("late") ? 2000000 : 700000);
     both->is_awaited = 0;
     while (!both->is_ready) usleep(1000);
     for (int wait = 0; wait < 100 && seen != expected; wait++) seen = stand_ins(process, &(pid_t){0}), usleep(50000);

@@ -156,8 +156,8 @@ impl Journal {
 
     /// Notes what has been told by a reading; 0 where that is not known any more.
     pub(crate) fn note_told(&mut self, record: Record, reading: u32) {
-        let is_first = self.readings.last().is_none_or(|(_, last)| *last != reading);
-        if is_first && self.records.len() < APART_MAX {
+        let reading = if self.records.len() < APART_MAX { reading } else { 0 };
+        if self.readings.last().is_none_or(|(_, last)| *last != reading) {
             self.records.close();
             if self.readings.len() == READINGS_MAX {
                 self.readings.remove(0);
@@ -205,9 +205,9 @@ impl Journal {
         kept: &[PageRange],
         mut is_registered: impl FnMut(PageIndex) -> Option<bool>,
     ) -> bool {
-        // What is noted from now on is behind the fork.
-        self.records.close();
         if readings.is_none() {
+            // What is noted from now on is behind the fork.
+            self.records.close();
             self.told = self.records.len();
         }
         // The last one: a descriptor's number is used again when that of a child that has ended is closed.
@@ -245,13 +245,19 @@ impl Journal {
         // The later one first: that a message comes late is likelier than that one overtakes the fork's.
         let likeliest =
             explaining.into_iter().rev().min_by_key(|(lacks, odd, place)| (*lacks, *odd, place.abs_diff(mark)));
-        self.before_fork = likeliest.map_or(mark, |(.., place)| place);
+        match likeliest {
+            Some((.., place)) => self.before_fork = place,
+            None if readings.is_none() => self.before_fork = mark,
+            // What was found without them stays.
+            None => {}
+        }
         likeliest.is_some()
     }
 
-    /// Records that readings up to this one have told of.
+    /// Records of which it is sure that they had been told of when there had been so many readings: one that was going on may have brought what
+    /// came behind the fork.
     fn read_by(&self, readings: u32) -> usize {
-        let last = self.readings.iter().rposition(|(_, reading)| *reading != 0 && !is_later(*reading, readings));
+        let last = self.readings.iter().rposition(|(_, reading)| *reading != 0 && is_later(readings, *reading));
         let next = last.map(|last| self.readings.get(last + 1).map_or(self.told, |(first, _)| *first));
         next.unwrap_or(0).min(self.told)
     }
@@ -485,7 +491,7 @@ mod tests {
         let (old, new) = (range(100, 110), range(200, 210));
         let there_and_gone = [Record::Moved { from: old, to: new.start }, Record::Unmapped(new)];
         let is_registered = |is_gone: bool| move |page: PageIndex| Some(page.0 == 100 && !is_gone);
-        for (readings, is_gone, found) in [(4, false, 0), (5, true, 2), (6, true, 2), (8, true, 2)] {
+        for (readings, is_gone, found) in [(4, false, 0), (5, false, 0), (5, true, 2), (6, true, 2), (8, true, 2)] {
             let mut journal = empty();
             journal.note_told(there_and_gone[0], 5);
             journal.note_told(there_and_gone[1], 7);

@@ -101,6 +101,7 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>, extent: Extent<'_>)
     if read.is_err() || pager.kernel.layout_is_changing() {
         // What is registered stays so: by now a mapping of ours may have moved there, and its missing pages would read
         // as zeros. Until the next scan finds it a fault there is served, as one at the end of a mapping that has grown.
+        state.given_up.insert_all(&gaps);
         return Scanned::Changing;
     }
     state.end_window();
@@ -108,6 +109,9 @@ pub(crate) fn scan<K: Kernel, S: Store>(pager: &Pager<K, S>, extent: Extent<'_>)
         forget_discarded(&mut state, PageRange { start: mapped_end, end: ADDRESS_END });
     }
     state.regions.insert_all(&whole);
+    for gap in &whole {
+        state.given_up.cut(*gap);
+    }
     let adopted = whole.iter().map(|gap| adopt(pager, &mut state, *gap)).sum();
     state.accounts.take_over(adopted);
     Scanned::Registered(whole.len())

@@ -81,6 +81,8 @@ pub(crate) struct State<S> {
     /// Ranges discarded where nothing is managed. The kernel tells of it before it does it, and until it has, the pages
     /// look as if they were there to stay: a scan must not adopt them.
     pub(crate) discarded_early: Regions,
+    /// Registered by a scan that has given up: no regions, but the kernel tells what happens to them, and it may tell late.
+    pub(crate) given_up: Regions,
     /// How often something has been let go of ([`State::forget`]) without a message.
     pub(crate) surrenders: u64,
     /// What is smaller is left alone.
@@ -128,6 +130,7 @@ impl<S: Store> State<S> {
             window: Window::new(),
             reading: 0,
             discarded_early: Regions::default(),
+            given_up: Regions::default(),
             surrenders: 0,
             range_pages_min: RANGE_PAGES_MIN,
             retry_at_ns: 0,
@@ -322,11 +325,15 @@ impl<S: Store> State<S> {
         }
         let Some(record) = Record::of(message) else { return };
         if self.window.is_full() {
+            // Earlier readings have brought those.
+            let reading = core::mem::take(&mut self.reading);
             self.sort_out(&self.witnesses(&Nobody));
+            self.reading = reading;
         }
-        let Self { window, regions, journal, frozen, .. } = self;
+        let Self { window, regions, given_up, journal, frozen, .. } = self;
         let taken = window.take(record, |range| {
-            if *frozen { journal.is_managed_now(regions, range) } else { regions.intersects(range) }
+            let is_managed = if *frozen { journal.is_managed_now(regions, range) } else { regions.intersects(range) };
+            is_managed || given_up.intersects(range)
         });
         if let Some(record) = taken {
             self.note_or_apply(record);
@@ -377,7 +384,7 @@ impl<S: Store> State<S> {
     fn before(&self, page: PageIndex) -> Before {
         let origin = if self.frozen { self.journal.origin(page) } else { Some(page) };
         if !origin.is_some_and(|page| self.regions.contains(page)) {
-            return Before::Unmanaged;
+            return if self.given_up.contains(page) { Before::Managed } else { Before::Unmanaged };
         }
         match self.place(page) {
             Place::Untouched => Before::Managed,
@@ -420,11 +427,13 @@ impl<S: Store> State<S> {
                 cache.remap(from.start, from.end, to, &mut |frame, page| ring.set_page(frame, page));
                 // What is registered stays so under its new address. Where the program keeps the old range mapped
                 // (MREMAP_DONTUNMAP) it stays registered too, and comes back with its next fault.
-                let moved: Vec<_> = self.regions.iter().filter_map(|region| region.intersection(from)).collect();
-                self.regions.cut(from);
-                for part in moved {
-                    let start = to + (part.start - from.start);
-                    self.regions.insert(PageRange::new(start, part.count()));
+                for regions in [&mut self.regions, &mut self.given_up] {
+                    let moved: Vec<_> = regions.iter().filter_map(|region| region.intersection(from)).collect();
+                    regions.cut(from);
+                    for part in moved {
+                        let start = to + (part.start - from.start);
+                        regions.insert(PageRange::new(start, part.count()));
+                    }
                 }
             }
         }
@@ -434,6 +443,7 @@ impl<S: Store> State<S> {
     pub(crate) fn forget(&mut self, range: PageRange) {
         self.discard(range);
         self.regions.cut(range);
+        self.given_up.cut(range);
     }
 
     fn discard(&mut self, range: PageRange) {
@@ -458,7 +468,7 @@ impl<S: Store> State<S> {
         readings: Option<u32>,
         is_registered: impl FnMut(PageIndex) -> Option<bool>,
     ) -> bool {
-        if self.is_holding() {
+        if readings.is_none() && self.is_holding() {
             self.sort_out(&self.witnesses(&Nobody));
         }
         self.is_placed = true;

@@ -148,7 +148,9 @@ impl Agent {
         };
         let reading = self.journal.as_mut().map_or(0, Journal::read);
         let regions = self.regions();
-        let taken = self.window.take(record, |page| regions[page], reach.keeps(Rule::TheDoubtfulIsHeldBack));
+        let given_up = if reach.keeps(Rule::TheRegisteredIsDoubtfulToo) { self.table.given_up } else { [false; PAGES] };
+        let is_managed = |page: Page| regions[page] || given_up[page];
+        let taken = self.window.take(record, is_managed, reach.keeps(Rule::TheDoubtfulIsHeldBack));
         if let Some(record) = taken {
             self.note(record, reading, reach);
         }
@@ -168,7 +170,7 @@ impl Agent {
     pub fn sort(&mut self, reach: &Reach<'_>) {
         let regions = self.regions();
         let before = core::array::from_fn(|page| match self.place(page) {
-            _ if !regions[page] => Before::Unmanaged,
+            _ if !regions[page] && !self.table.given_up[page] => Before::Unmanaged,
             Place::Untouched => Before::Managed,
             Place::Resident => Before::Resident,
             _ => Before::Away,
@@ -345,9 +347,11 @@ impl Agent {
                 let is_written = |at: usize| self.table.segments[at] == Segment::Gathered(reach.medium[at]);
                 !is_still && self.writing.is_some_and(is_written)
             }
+            // What is managed by our count may have moved away, and nobody has read of it.
             Reclaim::Register(page) => {
-                let is_new = reach.memory.pages[page].is_some_and(|mapping| !mapping.is_registered);
-                self.scanned.is_none() && !is_still && is_new
+                let is_new = reach.memory.pages[page].is_some() && !self.table.regions[page];
+                let is_calm = !self.window.is_holding() && reach.memory.changing == 0;
+                self.scanned.is_none() && !is_still && is_new && is_calm
             }
             Reclaim::Adopt => self.scanned.is_some(),
         }
@@ -386,6 +390,7 @@ impl Agent {
             }
             Reclaim::Register(page) => {
                 reach.memory.pages[page].iter_mut().for_each(|mapping| mapping.is_registered = true);
+                self.table.given_up[page] = true;
                 self.scanned = Some(page);
             }
             Reclaim::Adopt => self.adopt(reach),
@@ -437,6 +442,7 @@ impl Agent {
         }
         if is_whole || !reach.keeps(Rule::AScanAsksAgain) {
             self.table.regions[page] = true;
+            self.table.given_up[page] = false;
             let is_there = reach.memory.present(page).is_some() && self.table.places[page] == Place::Untouched;
             if is_there && !is_early {
                 self.table.places[page] = Place::Resident;

@@ -154,7 +154,8 @@ impl Protocol {
             (Step::HandOver, forks(Thread::HasForked) && agent.may_hand_over(&reach)),
         ];
         steps.extend(all.into_iter().filter_map(|(step, is_possible)| is_possible.then_some(step)));
-        let is_asked = |page: &Page| world.asked[*page] && agent.may_serve();
+        // While the layout is changing nothing can be filled: the server reads, or waits.
+        let is_asked = |page: &Page| world.asked[*page] && agent.may_serve() && world.memory.changing == 0;
         steps.extend((0..PAGES).filter(is_asked).map(Step::LookUp));
         let of_pages = (0..PAGES).flat_map(|page| {
             [Reclaim::Evict(page), Reclaim::Encode(page), Reclaim::Gather(page), Reclaim::Register(page)]
@@ -302,7 +303,8 @@ impl Model for Protocol {
             Property::always("nobody waits for ever", |model: &Self, world: &World| {
                 let mut steps = Vec::new();
                 model.actions(world, &mut steps);
-                !steps.is_empty() || world.is_done() || world.wrong.is_some()
+                let goes_on = steps.into_iter().any(|step| model.next_state(world, step).is_some());
+                goes_on || world.is_done() || world.wrong.is_some()
             }),
             Property::sometimes("a child takes over", |_, world: &World| {
                 world.child.as_ref().is_some_and(|child| child.agent.is_some())
@@ -330,6 +332,7 @@ impl Protocol {
             regions: [true, true, false],
             frames: [frame, Frame::Free],
             segments: [segment, Segment::Free],
+            given_up: [false; PAGES],
             discarded_early: [false; PAGES],
         };
         World {

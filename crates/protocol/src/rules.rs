@@ -17,6 +17,8 @@ pub enum Rule {
     PublishAsks,
     /// A move to where something is managed still is held back until no message is on its way (invariant 1a).
     TheDoubtfulIsHeldBack,
+    /// So is one to where a scan has registered something and given up: its unmapping is told, too.
+    TheRegisteredIsDoubtfulToo,
     /// From then on nothing is read for a while, so that a late message comes before anything else happens to that place.
     TheServerIsPatient,
     /// A range becomes a region only as the mapping that was registered (invariant 7).
@@ -35,13 +37,14 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::MovesGoThroughTheProgramsOwn,
         Self::TheServerReads,
         Self::ResidentIsAskedUnderTheLock,
         Self::WhatIsThereMayGo,
         Self::PublishAsks,
         Self::TheDoubtfulIsHeldBack,
+        Self::TheRegisteredIsDoubtfulToo,
         Self::TheServerIsPatient,
         Self::AScanAsksAgain,
         Self::TheDiscardedIsNotAdopted,

@@ -68,6 +68,8 @@ pub struct Table {
     pub frames: [Frame; FRAMES],
     /// The segment log.
     pub segments: [Segment; SEGMENTS],
+    /// Registered by a scan that has not made regions of it.
+    pub given_up: [bool; PAGES],
     /// What has been told to be discarded while it was not managed.
     pub discarded_early: [bool; PAGES],
 }
@@ -87,6 +89,7 @@ impl Table {
                 self.drop_kept(to);
                 self.places[to] = core::mem::replace(&mut self.places[from], Place::Untouched);
                 self.regions[to] = core::mem::take(&mut self.regions[from]);
+                self.given_up[to] = core::mem::take(&mut self.given_up[from]);
             }
         }
     }
@@ -103,6 +106,7 @@ impl Table {
         self.drop_kept(page);
         self.places[page] = Place::Untouched;
         self.regions[page] = false;
+        self.given_up[page] = false;
     }
 
     /// What is kept for a page is not needed any more. A segment in memory is freed once the writer has noted it.

@@ -58,6 +58,7 @@ fn needs(rule: Rule) -> Protocol {
         | Rule::PublishAsks
         | Rule::TheDoubtfulIsHeldBack => LAYOUT,
         Rule::TheServerIsPatient => Protocol { threads: [(&[Move], 2), (&[Unmap, Read], 2)], ..LAYOUT },
+        Rule::TheRegisteredIsDoubtfulToo => Protocol { threads: [(&[Map, Unmap], 2), (&[Move, Read], 2)], ..LAYOUT },
         Rule::AScanAsksAgain => Protocol { threads: [(&[Map, Unmap, Write, Read], 5), (&[], 0)], ..LAYOUT },
         Rule::TheDiscardedIsNotAdopted => Protocol { threads: [(&[Map, Write, Discard, Read], 4), (&[], 0)], ..LAYOUT },
         Rule::AFrozenStateStays

@@ -446,6 +446,39 @@ fn two_remaps_at_once() {
     world.finish().unwrap();
 }
 
+/// A scan registers a mapping, which thread 0 unmaps before it becomes a region; before its message is posted, thread 1 moves something to where that
+/// was. Nothing is managed there, but what thread 0 tells then is not about what has come.
+#[test]
+fn what_a_scan_has_given_up_is_unmapped_late() {
+    let mut world = world(400, Setup::plain(11), Content::Text);
+    let (kernel, program) = (&world.pager.kernel, &world.program);
+    let (moved, place) = (range(0, 64), range(1000, 64));
+    while moved.start.until(moved.end).any(|page| kernel.is_present(page)) {
+        Worker::evict(&world.pager);
+        Worker::patient().encode(&world.pager);
+    }
+    program.borrow_mut().map(kernel, place);
+    let unmaps = program.clone();
+    let mut readings = 0;
+    kernel.set_meanwhile(Some(Box::new(move |kernel, call| {
+        readings += u32::from(call == Call::Mappings);
+        if call == Call::Mappings && readings == 2 {
+            unmaps.borrow_mut().unmap(kernel, 0, place);
+            kernel.hold_back(0);
+        }
+    })));
+    assert_eq!(scan(&world.pager, Extent::Everywhere), Scanned::Changing);
+    kernel.set_meanwhile(None);
+    program.borrow_mut().remap(kernel, 1, moved, place.start, false);
+    for _ in 0..4 {
+        world.server.borrow_mut().serve(&world.pager).unwrap();
+        program.borrow_mut().drain(kernel);
+    }
+    kernel.hold_back_no_more();
+    world.drain().unwrap();
+    world.finish().unwrap();
+}
+
 /// What mremap keeps (`MREMAP_DONTUNMAP`) nobody tells of any more. Once it is managed again, its unmapping is no rest of that move.
 #[test]
 fn what_a_move_has_kept_is_unmapped_later() {

@@ -132,7 +132,8 @@ extern "C" fn is_copy(at: c_long, bytes: c_long) -> bool {
     Asked::read(at, bytes).is_some_and(|asked| asked.is_copy())
 }
 
-/// Makes `function`, which is libc's `syscall`, go on at `ours` for forks, madvise, shmat, ioctl, seccomp and futexes that the kernel writes.
+/// Makes `function`, which is libc's `syscall`, go on at `ours` for forks, madvise, shmat, ioctl, seccomp, exit and futexes that the kernel
+/// writes.
 ///
 /// # Safety
 /// As for [`detour::place`]; once in a process.
