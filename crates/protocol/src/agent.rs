@@ -127,11 +127,16 @@ impl Agent {
         }
     }
 
+    /// A scan holds the lock from its first look to its last.
+    fn scans(&self) -> bool {
+        self.scanned.is_some()
+    }
+
     /// Whether a message can be read now. `is_late`: one has not been posted whose deed is done, which takes less than the
     /// server's patience.
     pub fn may_read(&self, is_late: bool, reach: &Reach<'_>) -> bool {
         let is_free = self.serving.is_none() || !reach.keeps(Rule::TheServerReads);
-        is_free && !(is_late && self.window.is_holding() && reach.keeps(Rule::TheServerIsPatient))
+        !self.scans() && is_free && !(is_late && self.window.is_holding() && reach.keeps(Rule::TheServerIsPatient))
     }
 
     /// Follows a message that has been read.
@@ -163,7 +168,7 @@ impl Agent {
 
     /// Whether they can be followed: none is on its way.
     pub fn may_sort(&self, reach: &Reach<'_>) -> bool {
-        self.window.is_holding() && reach.memory.changing == 0
+        self.window.is_holding() && reach.memory.changing == 0 && !self.scans()
     }
 
     /// Follows what is held back.
@@ -184,7 +189,7 @@ impl Agent {
 
     /// Whether the server can look at a fault.
     pub fn may_serve(&self) -> bool {
-        self.serving.is_none() && !self.window.is_holding()
+        self.serving.is_none() && !self.window.is_holding() && !self.scans()
     }
 
     /// Looks a page up; says whether the fault has been dealt with. False: to be asked again.
@@ -251,7 +256,7 @@ impl Agent {
 
     /// Whether that is to be noted.
     pub fn may_note(&self) -> bool {
-        self.serving.is_some() && !self.may_fill()
+        self.serving.is_some() && !self.may_fill() && !self.scans()
     }
 
     /// Notes it.
@@ -328,6 +333,11 @@ impl Agent {
     pub fn may(&self, step: Reclaim, reach: &Reach<'_>) -> bool {
         let is_still = self.journal.is_some();
         match step {
+            Reclaim::Write | Reclaim::Adopt => {}
+            _ if self.scans() => return false,
+            _ => {}
+        }
+        match step {
             Reclaim::Evict(page) => {
                 let is_resident = self.table.places[page] == Place::Resident && self.table.regions[page];
                 is_resident && !is_still && !self.window.is_holding() && self.free_frame().is_some()
@@ -351,9 +361,9 @@ impl Agent {
             Reclaim::Register(page) => {
                 let is_new = reach.memory.pages[page].is_some() && !self.table.regions[page];
                 let is_calm = !self.window.is_holding() && reach.memory.changing == 0;
-                self.scanned.is_none() && !is_still && is_new && is_calm
+                !is_still && is_new && is_calm
             }
-            Reclaim::Adopt => self.scanned.is_some(),
+            Reclaim::Adopt => self.scans(),
         }
     }
 
@@ -439,8 +449,6 @@ impl Agent {
         let is_early = reach.keeps(Rule::TheDiscardedIsNotAdopted) && self.table.discarded_early[page];
         if is_whole {
             self.window.end();
-        }
-        if is_whole || !reach.keeps(Rule::AScanAsksAgain) {
             self.table.regions[page] = true;
             self.table.given_up[page] = false;
             let is_there = reach.memory.present(page).is_some() && self.table.places[page] == Place::Untouched;

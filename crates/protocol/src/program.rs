@@ -158,10 +158,15 @@ impl Program {
                 memory.pages[page] = Some(Mapping::NEW);
                 Thread::Idle
             }
-            Op::Discard => {
+            Op::Discard if is_registered => {
                 self.expected[page].iter_mut().for_each(|expected| expected.is_discarded = true);
-                memory.changing += u8::from(is_registered);
-                if is_registered { Thread::changes(Message::Remove(page)) } else { Thread::Discards(page) }
+                memory.changing += 1;
+                Thread::changes(Message::Remove(page))
+            }
+            // Under the lock on the memory, which is let go of for a message alone.
+            Op::Discard => {
+                self.discard(page, memory);
+                Thread::Idle
             }
             Op::Unmap => {
                 (self.expected[page], memory.pages[page]) = (None, None);
@@ -213,13 +218,17 @@ impl Program {
                 }
             }
             Thread::Discards(page) => {
-                memory.pages[page].iter_mut().for_each(|mapping| mapping.present = None);
-                self.expected[page] = Some(Expected::ZEROS);
+                self.discard(page, memory);
                 Thread::Idle
             }
             other => other,
         };
         Ok(())
+    }
+
+    fn discard(&mut self, page: Page, memory: &mut Memory) {
+        memory.pages[page].iter_mut().for_each(|mapping| mapping.present = None);
+        self.expected[page] = Some(Expected::ZEROS);
     }
 
     /// Reads or writes what is there, or what the kernel makes of nothing where nobody is asked.

@@ -21,8 +21,6 @@ pub enum Rule {
     TheRegisteredIsDoubtfulToo,
     /// From then on nothing is read for a while, so that a late message comes before anything else happens to that place.
     TheServerIsPatient,
-    /// A range becomes a region only as the mapping that was registered (invariant 7).
-    AScanAsksAgain,
     /// A page about to be discarded is not adopted by a scan.
     TheDiscardedIsNotAdopted,
     /// While the program forks the state does not change (invariant 9).
@@ -37,7 +35,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 13] = [
         Self::MovesGoThroughTheProgramsOwn,
         Self::TheServerReads,
         Self::ResidentIsAskedUnderTheLock,
@@ -46,7 +44,6 @@ impl Rule {
         Self::TheDoubtfulIsHeldBack,
         Self::TheRegisteredIsDoubtfulToo,
         Self::TheServerIsPatient,
-        Self::AScanAsksAgain,
         Self::TheDiscardedIsNotAdopted,
         Self::AFrozenStateStays,
         Self::TheForkIsPlaced,

@@ -59,8 +59,9 @@ fn needs(rule: Rule) -> Protocol {
         | Rule::TheDoubtfulIsHeldBack => LAYOUT,
         Rule::TheServerIsPatient => Protocol { threads: [(&[Move], 2), (&[Unmap, Read], 2)], ..LAYOUT },
         Rule::TheRegisteredIsDoubtfulToo => Protocol { threads: [(&[Map, Unmap], 2), (&[Move, Read], 2)], ..LAYOUT },
-        Rule::AScanAsksAgain => Protocol { threads: [(&[Map, Unmap, Write, Read], 5), (&[], 0)], ..LAYOUT },
-        Rule::TheDiscardedIsNotAdopted => Protocol { threads: [(&[Map, Write, Discard, Read], 4), (&[], 0)], ..LAYOUT },
+        Rule::TheDiscardedIsNotAdopted => {
+            Protocol { threads: [(&[Map, Write, Discard, Read], 4), (&[Discard], 1)], ..LAYOUT }
+        }
         Rule::AFrozenStateStays
         | Rule::TheForkIsPlaced
         | Rule::WhatIsReadLaterIsNotShared
