@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_long, c_ulong, c_void};
 
 use sys::copies::{self, Asked, Flags, Launch};
 use sys::raw_calls::{self, Call};
-use sys::{Errno, process, thread};
+use sys::{Errno, process};
 
 use crate::afterlife;
 use crate::calls;
@@ -139,7 +139,7 @@ pub(crate) unsafe extern "C" fn clone(
 pub(crate) extern "C" fn end(status: c_int) -> ! {
     // Who shares the memory of an agent's process without being one of its threads has none.
     if agent().is_some_and(|agent| !agent.may_be_confined() && agent.is_own_process()) {
-        if is_alone() {
+        if process::is_alone() {
             exit::end(status);
         }
         afterlife::note(status as u8);
@@ -148,13 +148,6 @@ pub(crate) extern "C" fn end(status: c_int) -> ! {
         // SAFETY: takes a number, and ends this thread.
         let _ = unsafe { raw_calls::make(process::EXIT, [c_long::from(status), 0, 0, 0, 0, 0]) };
     }
-}
-
-/// Whether this is the only thread of the program's, as far as can be told.
-fn is_alone() -> bool {
-    let Some(own) = thread::bare_count() else { return false };
-    // Another one may take the place of ours meanwhile.
-    process::thread_count() == Some(own + 1) && thread::bare_count() == Some(own)
 }
 
 /// What the kernel refuses, as libc tells it.

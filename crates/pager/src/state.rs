@@ -486,6 +486,8 @@ impl<S: Store> State<S> {
     pub(crate) fn thaw_in_child(&mut self, shared: &[Message]) {
         self.frozen = false;
         self.has_forked = false;
+        // That of its parent's, which it counts no more.
+        self.reading = 0;
         self.journal.clear();
         // Not dropped: it may have changed while it was copied.
         core::mem::forget(core::mem::replace(&mut self.window, Window::new()));

@@ -337,6 +337,13 @@ pub fn thread_count() -> Option<u32> {
     field_of_stat(20)?.try_into().ok()
 }
 
+/// Whether this thread is the only one that is no bare one, as far as can be told.
+pub fn is_alone() -> bool {
+    let Some(bare) = thread::bare_count() else { return false };
+    // Another one may take the place of one of them meanwhile.
+    thread_count() == Some(bare + 1) && thread::bare_count() == Some(bare)
+}
+
 /// With what the main thread of this process has ended, if `others` threads are all that is left of it.
 pub fn ended_beside(others: u32) -> Option<u8> {
     let stat = open(c"/proc/self/stat", OFlags::RDONLY).ok().and_then(Stat::read)?;

@@ -14,7 +14,7 @@ use super::{KEPT, PINNED, hooks, huge_pages, pin, processes, transfers};
 use crate::Errno;
 use crate::arch::{number, syscall};
 use crate::attach::{self, Attach};
-use crate::process::heap_end;
+use crate::process::{heap_end, is_alone};
 use crate::remap::{Look, Request, is_range};
 use crate::thread;
 
@@ -152,6 +152,14 @@ pub(super) fn gather(hold: &mut Hold, pieces: &[calls::Piece], arguments: &[u64;
     memory.bring_in();
 }
 
+/// Lets the program end.
+fn end(context: &mut Context, place: Place) {
+    if !place.is_guest {
+        processes::end_forks();
+    }
+    context.rip = pleat_bare as *const () as u64;
+}
+
 /// Holds what a call uses and lets the program make it.
 pub(super) fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], place: Place) {
     let arguments = context.arguments();
@@ -160,18 +168,17 @@ pub(super) fn hold_and_call(context: &mut Context, pieces: &[calls::Piece], plac
         number::PTRACE if arguments[0] == PTRACE_TRACEME && place.is_guest => {
             return context.rax = answer(processes::let_guest_be_traced());
         }
-        // They do not come back.
+        // They do not come back. With the last thread the process ends; ours would go on until somebody looks.
+        number::EXIT if !place.is_guest && is_alone() => {
+            context.rax = number::EXIT_GROUP as u64;
+            return end(context, place);
+        }
         number::EXIT => {
             hold_robust_list(place);
             super::LAST_EXIT.store(arguments[0] as u32, Ordering::Relaxed);
             return leave(context, place, pleat_exit);
         }
-        number::EXIT_GROUP => {
-            if !place.is_guest {
-                processes::end_forks();
-            }
-            return context.rip = pleat_bare as *const () as u64;
-        }
+        number::EXIT_GROUP => return end(context, place),
         number::SECCOMP | number::PRCTL if is_refused(context.rax as usize, &arguments) => {
             return context.rax = answer(Err(Errno::INVAL));
         }
