@@ -35,6 +35,15 @@ fn leave(pager: &TestPager, page: PageIndex) {
     panic!("the page does not leave");
 }
 
+/// The page is with us.
+fn take(world: &mut World, page: PageIndex) {
+    while world.pager.lock().cache.place(page) == Place::Resident {
+        world.round();
+        Worker::evict(&world.pager);
+        Worker::patient().encode(&world.pager);
+    }
+}
+
 /// Mapped, registered, written.
 fn world(pages: u64, setup: Setup, content: impl Fn(u64) -> Content) -> World {
     let mut world = World::new(Setup { interleave: 0, ..setup });
@@ -145,11 +154,7 @@ fn a_layout_message_behind_many_faults_is_read() {
 fn while_faults_are_held_back_layout_messages_are_read() {
     let mut world = world(400, Setup::plain(7), Content::Text);
     let page = PageIndex(FIRST);
-    while world.pager.lock().cache.place(page) == Place::Resident {
-        world.round();
-        Worker::evict(&world.pager);
-        Worker::patient().encode(&world.pager);
-    }
+    take(&mut world, page);
     let kernel = &world.pager.kernel;
     assert!(matches!(kernel.access(1000, page, None), Access::Blocked));
     world.program.borrow_mut().remap(kernel, 0, range(300, 8), PageIndex(FIRST + 1000), false);
@@ -307,11 +312,7 @@ fn adopts_only_what_is_whole(extent: Extent<'_>) {
 fn a_page_that_leaves_before_its_second_fault_is_noted() {
     let mut world = world(400, Setup::plain(6), Content::Text);
     let page = PageIndex(FIRST + 7);
-    while world.pager.lock().cache.place(page) == Place::Resident {
-        world.round();
-        Worker::evict(&world.pager);
-        Worker::patient().encode(&world.pager);
-    }
+    take(&mut world, page);
     for thread in 0..2 {
         world.program.borrow_mut().touch(&world.pager.kernel, thread, page, Some(Content::Text(70 + thread as u64)));
     }
@@ -328,11 +329,7 @@ fn a_page_that_leaves_before_its_second_fault_is_noted() {
 fn a_page_that_leaves_before_its_second_fault_is_filled() {
     let mut world = world(400, Setup::plain(10), Content::Text);
     let page = PageIndex(FIRST + 7);
-    while world.pager.lock().cache.place(page) == Place::Resident {
-        world.round();
-        Worker::evict(&world.pager);
-        Worker::patient().encode(&world.pager);
-    }
+    take(&mut world, page);
     for thread in 0..2 {
         world.program.borrow_mut().touch(&world.pager.kernel, thread, page, Some(Content::Text(70)));
     }
@@ -350,11 +347,7 @@ fn a_page_that_leaves_before_its_second_fault_is_filled() {
 fn a_page_that_is_about_to_be_discarded_does_not_leave() {
     let mut world = world(400, Setup::plain(6), Content::Text);
     let page = PageIndex(FIRST + 7);
-    while world.pager.lock().cache.place(page) == Place::Resident {
-        world.round();
-        Worker::evict(&world.pager);
-        Worker::patient().encode(&world.pager);
-    }
+    take(&mut world, page);
     let (pager, program) = (world.pager.clone(), world.program.clone());
     for thread in 0..2 {
         let write = (thread == 0).then_some(Content::Text(70));
