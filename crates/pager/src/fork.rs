@@ -191,6 +191,9 @@ impl<K: Kernel, S: Store> Pager<K, S> {
         let old: Vec<PageRange> = state.regions.iter().collect();
         state.regions.clear();
         state.discarded_early.clear();
+        if inherited == Inherited::Unregistered {
+            state.given_up.clear();
+        }
         for region in &old {
             let mut gone = *region;
             let first = mapped.partition_point(|range| range.end <= region.start);

@@ -503,6 +503,35 @@ mod tests {
         }
     }
 
+    /// What contradicts itself takes nothing back.
+    #[test]
+    fn what_was_found_without_the_readings_stays() {
+        let mut journal = empty();
+        journal.note_told(Record::Moved { from: range(100, 110), to: PageIndex(200) }, 5);
+        journal.mark_fork(CHILD, 0);
+        for (readings, is_explained) in [(None, true), (Some(8), false)] {
+            let is_registered = |page: PageIndex| Some(page.0 == 100);
+            let is_placed = journal.place_fork(CHILD, readings, regions(&[range(100, 110)]), &[], is_registered);
+            assert_eq!((is_placed, journal.before_fork), (is_explained, 0), "{readings:?}");
+        }
+    }
+
+    /// Of what is not told apart any more it is not known when it was read: it does not count as read with the last that is known.
+    #[test]
+    fn a_long_journal_does_not_say_what_was_read_when() {
+        let mut journal = empty();
+        for page in 0..APART_MAX as u64 {
+            journal.note_told(Record::Removed(range(2 * page, 2 * page + 1)), 5);
+        }
+        journal.mark_fork(CHILD, 0);
+        journal.note_told(Record::Unmapped(range(90_000, 90_001)), 9);
+        assert_eq!(journal.records().len(), APART_MAX + 1);
+        for readings in [None, Some(6)] {
+            assert!(journal.place_fork(CHILD, readings, regions(&[]), &[], |_| None));
+            assert_eq!(journal.before_fork, APART_MAX, "{readings:?}");
+        }
+    }
+
     /// Readings are counted in 32 bits, and go round.
     #[test]
     fn a_discard_that_was_read_later_is_not_shared() {
