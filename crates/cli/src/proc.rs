@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -254,8 +255,21 @@ pub(crate) fn is_executing(thread: u32) -> bool {
 
 /// Whether a process has mapped a file of that name. One that has ended, or of which that cannot be told, counts as one that has.
 pub(crate) fn has_mapped(pid: u32, name: &OsStr) -> bool {
-    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.is_empty() || maps.windows(name.len()).any(|part| part == name.as_encoded_bytes())
+    let Ok(maps) = fs::File::open(format!("/proc/{pid}/maps")) else { return true };
+    is_named(BufReader::new(maps), name.as_encoded_bytes())
+}
+
+/// Whether a line has that name, or there is none. Line by line: of a hundred thousand mappings all would be megabytes, which count.
+fn is_named(mut maps: impl BufRead, name: &[u8]) -> bool {
+    let (mut line, mut has_lines) = (Vec::new(), false);
+    while maps.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        if line.windows(name.len()).any(|part| part == name) {
+            return true;
+        }
+        has_lines = true;
+        line.clear();
+    }
+    !has_lines
 }
 
 /// A line of `/proc/meminfo`, in bytes.
@@ -269,6 +283,15 @@ mod tests {
     use nix::sys::wait::waitpid;
 
     use super::*;
+
+    #[test]
+    fn a_name_is_found_on_any_line() {
+        let line = |name: &str| format!("7f00-7f01 r--p 0000 fe:00 12 {name}\n");
+        let (other, own) = (line("/usr/lib/libc.so.6").repeat(1000), line("/usr/lib/libagent.so"));
+        let has_agent = |maps: &str| is_named(maps.as_bytes(), b"libagent.so");
+        assert!([format!("{own}{other}"), format!("{other}{own}"), String::new()].iter().all(|maps| has_agent(maps)));
+        assert!(!has_agent(&other));
+    }
 
     #[test]
     fn names_do_not_confuse() {
