@@ -67,9 +67,6 @@ pub(crate) enum Command {
     /// Run a program inside a RAM budget
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Look after memory that has outlived its agent (started by `pleat run`)
-    #[command(hide = true)]
-    Custodian,
     /// Say what this machine allows, and the command that would allow more
     ///
     /// Exit status 0 if `pleat run` would work here, otherwise 1.

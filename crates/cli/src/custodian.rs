@@ -3,27 +3,29 @@
 //! A process may share a managed one's memory without being its thread (clone with `CLONE_VM`), or be its child by a raw system call, which
 //! no agent follows. When the managed one is killed its agent goes, and with the last userfaultfd the kernel would let missing
 //! pages read as zeros. The custodian's duplicates keep that from happening: who misses a page then waits, and gets SIGBUS from
-//! him, or EFAULT in a system call. He is a thread of `pleat run`; where somebody lives on behind that, who is managed or may be later, a process of
-//! his own (`pleat custodian`).
+//! him, or EFAULT in a system call.
 //!
 //! And who is in a sandbox, and sees no `pleat run` in /proc, asks him: which run it is of, what it is to it, for a swap file.
+//!
+//! He is a process of his own from the start of the run (`custody.rs`), so that he is there still when `pleat run` has been killed. Behind the run,
+//! however it has ended, he goes on as long as anybody of it lives, who is managed or may be later; and traces the agents' threads.
 
-use std::io::{PipeReader, PipeWriter};
+use std::io::Write as _;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode, Stdio};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
-use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use anyhow::{Context, Result};
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::SigSet;
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use page::{PageCount, PageIndex};
 use pager::ledger::{Ledger, SWAP_FILE, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
 use sys::file::File;
-use sys::handover::{DESCRIPTORS_MAX, Line, Received, Reception, Secret, new_secret};
+use sys::handover::{Line, Received, Reception, Secret};
 use sys::host::SharedFile;
 use sys::kernel::PageRange;
 use sys::uffd::{Uffd, Unserved};
@@ -36,22 +38,16 @@ use crate::{proc, table, tracers};
 const LOOK: Duration = Duration::from_millis(20);
 /// The same, behind the run, whether anybody lives who may call.
 const LOOK_BEHIND: Duration = Duration::from_secs(1);
-/// Until a new custodian has been told all.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// An address that can be one, for [`Uffd::is_orphaned`].
 const PROBE: PageIndex = PageIndex(1 << 16);
-/// Descriptors that are left to the rest of `pleat run`.
+/// Descriptors that are not for userfaultfds and lines.
 const DESCRIPTORS_LEFT: u64 = 64;
 /// After a call that cannot be taken, for want of descriptors, and before a thread is told why it ends.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How often is asked whether a thread is being killed.
 const ASKED_MAX: usize = 2;
-/// What `pleat run` tells a custodian that is to go on for it: where agents call, and the ledger; a ward with its line, or one without an agent; and
-/// more of the last one's memory.
-const RECEPTION: u8 = b'r';
-const WARD: u8 = b'l';
-const ORPHAN: u8 = b'o';
-const MORE: u8 = b'm';
+/// What he answers `pleat run` when it is over and somebody lives on. Where nobody does he ends.
+pub(crate) const GOES_ON: u8 = b'g';
 
 /// What one agent has entrusted.
 #[derive(Debug)]
@@ -74,34 +70,34 @@ enum Heard {
 
 /// What there is while there is `pleat run`.
 #[derive(Debug)]
-struct Run {
-    ledger: &'static Ledger,
+pub(crate) struct Run<'place> {
+    pub(crate) ledger: &'static Ledger,
     /// The ledger's descriptor.
     number: i32,
     secret: Secret,
-    swap: Option<Place>,
+    swap: Option<&'place Place>,
 }
 
-impl Run {
+impl<'place> Run<'place> {
     /// Secret and place not by the ledger, which each process of the run may write to.
-    fn of(file: &SharedFile<Ledger>, secret: Secret, swap: Option<Place>) -> Self {
+    pub(crate) fn of(file: &SharedFile<Ledger>, secret: Secret, swap: Option<&'place Place>) -> Self {
         Self { ledger: file.content(), number: file.descriptor(), secret, swap }
     }
 
     fn swap_file(&self) -> Option<File> {
-        let Place { path, identity, .. } = self.swap.as_ref()?;
+        let Place { path, identity, .. } = self.swap?;
         File::create_at(path, *identity).or_else(|| File::create_unnamed_near(path).ok())
     }
 }
 
 /// See the module.
 #[derive(Debug)]
-struct Custodian {
+pub(crate) struct Custodian<'place> {
     reception: Reception,
     wards: Vec<Ward>,
-    run: Option<Run>,
-    /// Of a run that is over: its processes may call still.
-    behind: Option<&'static Ledger>,
+    ledger: &'static Ledger,
+    /// `None` when it is over: its processes may call still.
+    run: Option<Run<'place>>,
     /// When it is looked again who of them lives.
     next_look: Instant,
     /// More descriptors than this are not held.
@@ -110,78 +106,61 @@ struct Custodian {
     has_told: bool,
 }
 
-/// The custodian of a run, on a thread of its own.
-#[derive(Debug)]
-pub(crate) struct Custody {
-    thread: JoinHandle<Custodian>,
-    /// Closed when he is to stop.
-    stop: PipeWriter,
-}
-
-impl Custody {
-    /// Before the program starts: its agents find the name in the ledger.
-    pub(crate) fn begin(file: &SharedFile<Ledger>, swap: Option<Place>) -> Result<Self> {
-        let secret = new_secret().map_err(|errno| anyhow!("no random numbers: {errno:?}"))?;
-        let run = Run::of(file, secret, swap);
-        let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
-        run.ledger.set_custodian(&reception.name(), &secret);
-        let (stopped, stop) = std::io::pipe()?;
-        let mut custodian = Custodian { run: Some(run), ..Custodian::new(reception, Vec::new()) };
-        let attend = move || {
-            custodian.attend(Some(&stopped));
-            custodian
-        };
-        Ok(Self { thread: std::thread::Builder::new().name("pleat-custodian".into()).spawn(attend)?, stop })
+impl<'place> Custodian<'place> {
+    /// Of a run that begins.
+    pub(crate) fn new(run: Run<'place>, reception: Reception) -> Self {
+        let ledger = run.ledger;
+        Self {
+            reception,
+            wards: Vec::new(),
+            ledger,
+            run: Some(run),
+            next_look: Instant::now(),
+            held_max: descriptors_max(),
+            has_told: false,
+        }
     }
 
-    /// The run is over. Whom it has left behind somebody else looks after, and traces.
-    pub(crate) fn end(self, tracers: &tracers::Watch) {
-        drop(self.stop);
-        let Ok(mut custodian) = self.thread.join() else { return };
-        custodian.look();
-        if custodian.wards.is_empty() && custodian.ledger().is_none_or(|ledger| table::living(ledger).next().is_none())
-        {
+    /// In his process: for `pleat run`, which has the other end of the line; and behind the run until nobody of it is left.
+    pub(crate) fn serve(mut self, runner: UnixStream) {
+        // What cannot be had of it he does without.
+        let _ = self.stand_apart(&runner);
+        self.attend(Some(&runner));
+        self.look();
+        self.run = None;
+        if !self.is_needed() {
             return;
         }
-        match custodian.leave_behind() {
-            Ok(()) => tracers.hand_over(),
-            Err(error) => say(format_args!("nobody looks after the memory of processes that live on: {error:#}")),
-        }
-    }
-}
-
-/// `pleat custodian`: goes on for the `pleat run` whose line is its standard input.
-pub(crate) fn run() -> Result<ExitCode> {
-    // What `pleat run` has inherited is not ours to keep open.
-    sys::host::close_from(3);
-    let line = Line::by_number(0).map_err(|errno| anyhow!("is started by `pleat run` alone: {errno:?}"))?;
-    let (mut custodian, ledger) = Custodian::hear(&line).context("is started by `pleat run` alone")?;
-    drop(line);
-    // Whom nobody traces goes on, too: without him memory would read as zeros.
-    let _ = ledger.map(|ledger| tracers::Watch::begin(ledger, tracers::LOOK_BEHIND));
-    custodian.attend(None);
-    Ok(ExitCode::SUCCESS)
-}
-
-impl Custodian {
-    fn new(reception: Reception, wards: Vec<Ward>) -> Self {
-        // The soft limit is raised to it.
-        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
-        let held_max = limit.saturating_sub(DESCRIPTORS_LEFT) as usize;
-        Self { reception, wards, run: None, behind: None, next_look: Instant::now(), held_max, has_told: false }
+        // Whoever waits for the end of the run's output does not wait for us.
+        let _ = null().and_then(|null| Ok(dup2_stderr(null)?));
+        // Whom nobody traces goes on, too: without us memory would read as zeros.
+        let _ = tracers::Watch::begin(self.ledger, tracers::LOOK_BEHIND);
+        let _ = (&runner).write(&[GOES_ON]);
+        drop(runner);
+        self.attend(None);
     }
 
-    /// Of the run that is going on, or that is over.
-    fn ledger(&self) -> Option<&'static Ledger> {
-        self.run.as_ref().map(|run| run.ledger).or(self.behind)
+    /// Holds nothing of the run's that somebody waits for the end of, hears no signal that is meant for it, and has descriptors of his own.
+    fn stand_apart(&mut self, runner: &UnixStream) -> Result<()> {
+        let numbers = self.run.iter().map(|run| run.number).chain([self.reception.number(), runner.as_raw_fd()]);
+        sys::host::close_from(3, &numbers.collect::<Vec<_>>());
+        SigSet::all().thread_block()?;
+        prctl::set_name(c"pleat-custodian")?;
+        setsid()?;
+        let null = null()?;
+        dup2_stdin(&null)?;
+        dup2_stdout(&null)?;
+        std::env::set_current_dir("/")?;
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("no descriptors")
     }
 
-    /// Until `stop` ends; without it until nobody is left.
-    fn attend(&mut self, stop: Option<&PipeReader>) {
-        while stop.is_some() || self.is_needed() {
-            let is_stopped = self.wait(stop);
+    /// Until `runner` ends; without it until nobody is left.
+    fn attend(&mut self, runner: Option<&UnixStream>) {
+        while runner.is_some() || self.is_needed() {
+            let is_over = self.wait(runner);
             let has_heard = self.admit() | self.look();
-            if is_stopped {
+            if is_over {
                 return;
             }
             if !has_heard {
@@ -196,26 +175,25 @@ impl Custodian {
         let now = Instant::now();
         if now >= self.next_look {
             self.next_look = now + LOOK_BEHIND;
-            self.behind.into_iter().for_each(table::bury_the_dead);
+            table::bury_the_dead(self.ledger);
         }
-        !self.wards.is_empty() || self.behind.is_some_and(|ledger| table::living(ledger).next().is_some())
+        !self.wards.is_empty() || table::living(self.ledger).next().is_some()
     }
 
-    /// Waits for calls, for agents that end and for those that they leave. Says whether to stop.
-    fn wait(&self, stop: Option<&PipeReader>) -> bool {
+    /// Waits for calls, for agents that end and for those that they leave. Says whether the run is over.
+    fn wait(&self, runner: Option<&UnixStream>) -> bool {
         let numbers = self.wards.iter().flat_map(Ward::numbers).chain([self.reception.number()]);
         let has_survivors = self.wards.iter().any(|ward| ward.line.is_none());
-        let limit = has_survivors.then_some(LOOK).or(self.behind.map(|_| LOOK_BEHIND));
-        let stop_number = stop.map(AsRawFd::as_raw_fd);
-        let ready = sys::host::wait_for_any(stop_number.into_iter().chain(numbers), limit);
-        stop_number.is_some() && ready == Some(0)
+        let limit = has_survivors.then_some(LOOK).or(self.run.is_none().then_some(LOOK_BEHIND));
+        let runner = runner.map(AsRawFd::as_raw_fd);
+        let ready = sys::host::wait_for_any(runner.into_iter().chain(numbers), limit);
+        runner.is_some() && ready == Some(0)
     }
 
     /// Says whether somebody has called. Who has changed his user is known by the ledger.
     fn admit(&mut self) -> bool {
         let mut has_called = false;
-        let entries = self.ledger().map_or(&[][..], Ledger::claimed);
-        let is_of_the_run = |pid: u32| entries.iter().any(|entry| entry.pid.load(Relaxed) == pid);
+        let is_of_the_run = |pid: u32| self.ledger.claimed().iter().any(|entry| entry.pid.load(Relaxed) == pid);
         while self.reception.is_called() {
             let Some(line) = self.reception.accept(&is_of_the_run) else { break };
             has_called = true;
@@ -244,62 +222,17 @@ impl Custodian {
         self.wards.retain(|ward| ward.line.is_some() || !ward.memories.is_empty());
         heard > Heard::Nothing || self.wards.len() < before || self.wards.iter().any(|ward| ward.line.is_none())
     }
-
-    /// Starts a process that goes on for us, beside the terminal's jobs, holding nothing of ours.
-    fn leave_behind(&self) -> Result<()> {
-        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg("custodian").current_dir("/").process_group(0);
-        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().context("cannot leave a custodian behind")?;
-        self.tell(&Line::by_number(ours.as_raw_fd()).map_err(error)?)
-    }
-
-    fn tell(&self, line: &Line) -> Result<()> {
-        let ledger = self.run.as_ref().map(|run| run.number);
-        let numbers: Vec<i32> = [self.reception.number()].into_iter().chain(ledger).collect();
-        line.send(RECEPTION, &numbers).map_err(error)?;
-        for ward in &self.wards {
-            let (byte, own) = ward.line.as_ref().map_or((ORPHAN, None), |line| (WARD, Some(line.number())));
-            let numbers: Vec<i32> = own.into_iter().chain(ward.memories.iter().map(Uffd::number)).collect();
-            for (at, part) in numbers.chunks(DESCRIPTORS_MAX).enumerate() {
-                line.send(if at == 0 { byte } else { MORE }, part).map_err(error)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What [`Custodian::tell`] tells: he hands the ledger out no more, and traces by it.
-    fn hear(line: &Line) -> Result<(Self, Option<&'static Ledger>)> {
-        let (mut reception, mut ledger) = (None, None);
-        let mut wards: Vec<Ward> = Vec::new();
-        loop {
-            let mut received = Vec::new();
-            let byte = line.receive(PATIENCE, &mut |fd, _| received.push(fd));
-            let mut received = received.into_iter();
-            match byte {
-                Ok(RECEPTION) => {
-                    reception = received.next().map(Reception::adopt);
-                    ledger = received.next().and_then(|file| SharedFile::adopt(file).ok().map(|file| file.content()));
-                }
-                Ok(MORE) => {
-                    let last = wards.last_mut().context("more of nothing")?;
-                    last.memories.extend(received.map(Uffd::adopt));
-                }
-                Ok(byte) => {
-                    let line = if byte == WARD { received.next().map(Line::adopt) } else { None };
-                    wards.push(Ward { line, memories: received.map(Uffd::adopt).collect(), told: true });
-                }
-                Err(Errno::PIPE) => break,
-                Err(errno) => return Err(error(errno)),
-            }
-        }
-        Ok((Self { behind: ledger, ..Self::new(reception.context("no reception")?, wards) }, ledger))
-    }
 }
 
-fn error(errno: Errno) -> anyhow::Error {
-    anyhow!("a line between processes: {errno:?}")
+/// Where nothing comes from, and all may go.
+fn null() -> Result<std::fs::File> {
+    Ok(std::fs::File::options().read(true).write(true).open("/dev/null")?)
+}
+
+/// More userfaultfds and lines than this are not held: the soft limit is raised to the hard one.
+fn descriptors_max() -> usize {
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard);
+    limit.saturating_sub(DESCRIPTORS_LEFT) as usize
 }
 
 impl Ward {
@@ -315,7 +248,7 @@ impl Ward {
         1 + self.memories.len()
     }
 
-    fn look(&mut self, run: Option<&Run>) -> Heard {
+    fn look(&mut self, run: Option<&Run<'_>>) -> Heard {
         let mut heard = Heard::Nothing;
         while let Some(line) = self.line.as_ref().filter(|line| line.is_readable(Duration::ZERO)) {
             // Children that nobody follows come and go while their parent lives. Asking takes nothing from its agent.
@@ -379,7 +312,7 @@ impl Ward {
 }
 
 /// Tells who asks what he cannot see in /proc.
-fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Run>) -> Result<(), Errno> {
+fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Run<'_>>) -> Result<(), Errno> {
     if question == WHO_AM_I {
         let peer = line.peer().filter(|peer| peer.process != 0).ok_or(Errno::SRCH)?;
         return line.tell(WHO_AM_I, [peer.process.into(), 0, 0]);
@@ -406,48 +339,32 @@ mod tests {
 
     use super::*;
 
-    /// More memory than goes into one message.
-    const MANY: usize = DESCRIPTORS_MAX + 10;
-
-    fn lines() -> (Line, Line) {
-        let (one, other) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap();
-        [one, other].map(|end| Line::by_number(end.as_raw_fd()).unwrap()).into()
-    }
-
     fn memories(count: usize) -> Option<Vec<Uffd>> {
         let open = || Uffd::open(feature::NEEDED_IN_USER_MODE, Faults::OfUserMode);
         let opened: Result<_, _> = (0..count).map(|_| open()).collect();
         opened.inspect_err(|errno| println!("skipped: userfaultfd: {errno:?}")).ok()
     }
 
-    fn shape(custodian: &Custodian) -> Vec<(bool, usize)> {
+    fn shape(custodian: &Custodian<'_>) -> Vec<(bool, usize)> {
         custodian.wards.iter().map(|ward| (ward.line.is_some(), ward.memories.len())).collect()
     }
 
-    #[test]
-    fn who_goes_on_knows_all_wards() {
-        let (Some(many), Some(few), Some(own)) = (memories(MANY), memories(2), memories(1)) else { return };
-        let agents: Vec<_> = (0..2).map(|_| lines()).collect();
-        let [first, second] = [0, 1].map(|at| Line::by_number(agents[at].0.number()).ok());
-        let ward = |line, memories| Ward { line, memories, told: false };
-        let wards = vec![ward(first, many), ward(None, few), ward(second, own)];
-        let custodian = Custodian::new(Reception::open().unwrap(), wards);
-        let (ours, theirs) = lines();
-        custodian.tell(&ours).unwrap();
-        drop(ours);
-        let (heard, _) = Custodian::hear(&theirs).unwrap();
-        assert_eq!(shape(&heard), [(true, MANY), (false, 2), (true, 1)]);
-        assert_eq!(shape(&heard), shape(&custodian));
+    fn ledger_file() -> SharedFile<Ledger> {
+        SharedFile::create(c"test").unwrap()
+    }
+
+    fn custodian(run: Run<'_>) -> Custodian<'_> {
+        Custodian::new(run, Reception::open().unwrap())
     }
 
     /// It may begin to be managed when the run is over. What has ended leaves its entry to others.
     #[test]
     fn who_lives_behind_the_run_is_waited_for() {
-        let ledger = SharedFile::<Ledger>::create(c"test").unwrap().content();
-        let mut custodian =
-            Custodian { behind: Some(ledger), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
+        let run = Run::of(&ledger_file(), [0; _], None);
+        let ledger = run.ledger;
+        let mut custodian = Custodian { run: None, ..custodian(run) };
         assert!(!custodian.is_needed(), "nobody has ever been there");
-        let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut process = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let [entry, ..] = &ledger.processes;
         entry.start_ticks.store(proc::Stat::of(process.id()).unwrap().start_ticks, Relaxed);
         entry.pid.store(process.id(), Relaxed);
@@ -462,8 +379,10 @@ mod tests {
     }
 
     /// A custodian that three have asked, and what each got: its id, the ledger's descriptor, and how many names a swap file has.
-    fn asked(run: Option<Run>, secret: &Secret) -> (Custodian, Option<u64>, Option<i32>, Option<u64>) {
-        let mut custodian = Custodian { run, ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
+    fn asked<'place>(
+        mut custodian: Custodian<'place>,
+        secret: &Secret,
+    ) -> (Custodian<'place>, Option<u64>, Option<i32>, Option<u64>) {
         let [who, which, whither] = [WHO_AM_I, WHICH_RUN, SWAP_FILE].map(|question| {
             let line = Line::call_at_once(&custodian.reception.name()).unwrap();
             line.ask(question, secret).unwrap();
@@ -481,17 +400,18 @@ mod tests {
 
     #[test]
     fn who_does_not_see_us_in_proc_asks() {
-        let file = SharedFile::<Ledger>::create(c"test").unwrap();
+        let file = ledger_file();
         let secret = *b"is in a variable";
+        let place = Place::of(&std::env::temp_dir()).unwrap();
+        let during = || custodian(Run::of(&file, secret, Some(&place)));
         let own = Some(u64::from(std::process::id()));
-        let run = || Some(Run::of(&file, secret, Some(Place::of(&std::env::temp_dir()).unwrap())));
-        let (custodian, pid, number, links) = asked(run(), &secret);
+        let (custodian, pid, number, links) = asked(during(), &secret);
         assert_eq!((pid, number, links), (own, Some(file.descriptor()), Some(0)));
         assert_eq!(shape(&custodian), [], "nobody is looked after");
         assert_eq!(file.content().looks_asked.load(Relaxed), 0, "nothing has come free");
-        let (_, pid, number, links) = asked(run(), b"is something els");
+        let (_, pid, number, links) = asked(during(), b"is something els");
         assert_eq!((pid, number, links), (own, None, None), "the name alone is there for all to read");
-        let (_, pid, number, links) = asked(None, &secret);
+        let (_, pid, number, links) = asked(Custodian { run: None, ..during() }, &secret);
         assert_eq!((pid, number, links), (own, None, None), "the run is over");
     }
 
@@ -502,7 +422,7 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let place = Place::of(&path).unwrap();
         let identity = place.identity;
-        let run = Run::of(&SharedFile::<Ledger>::create(c"test").unwrap(), [0; _], Some(place));
+        let run = Run::of(&ledger_file(), [0; _], Some(&place));
         let files = [(); 2].map(|()| run.swap_file().unwrap());
         assert_eq!(files.each_ref().map(|file| file.is(identity)), [true, false]);
         assert_eq!(files[1].shape().unwrap().links, 0);
@@ -520,7 +440,7 @@ mod tests {
     #[test]
     fn an_agent_that_asks_keeps_its_line() {
         let Some(own) = memories(1) else { return };
-        let mut custodian = Custodian::new(Reception::open().unwrap(), Vec::new());
+        let mut custodian = custodian(Run::of(&ledger_file(), [0; _], None));
         let line = Line::call_at_once(&custodian.reception.name()).unwrap();
         line.send(b'w', &[own[0].number()]).unwrap();
         line.ask(WHO_AM_I, &[0; _]).unwrap();
@@ -533,9 +453,9 @@ mod tests {
     #[test]
     fn memory_is_looked_at_when_its_agent_has_ended() {
         let Some(own) = memories(1) else { return };
-        let run = Run::of(&SharedFile::<Ledger>::create(c"test").unwrap(), [0; _], None);
+        let run = Run::of(&ledger_file(), [0; _], None);
         let ledger = run.ledger;
-        let mut custodian = Custodian { run: Some(run), ..Custodian::new(Reception::open().unwrap(), Vec::new()) };
+        let mut custodian = custodian(run);
         let line = Line::call_at_once(&custodian.reception.name()).unwrap();
         line.send(b'w', &[own[0].number()]).unwrap();
         custodian.admit();

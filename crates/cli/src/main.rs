@@ -7,6 +7,7 @@ mod bell;
 mod bench;
 mod budget;
 mod custodian;
+mod custody;
 mod doctor;
 mod failure;
 mod manual;
@@ -48,7 +49,6 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
-        Command::Custodian => custodian::run(),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench { what: Bench::Codecs(args) } => bench::codecs(&args).map(|()| ExitCode::SUCCESS),
         Command::Bench { what: Bench::Sim(args) } => bench::simulator::run(&args).map(|()| ExitCode::SUCCESS),

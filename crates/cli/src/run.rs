@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow};
 use cache::system::{Choice as _, System};
 use nix::errno::Errno;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, setrlimit};
 use page::ByteCount;
 use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC};
 use policy::sizing;
@@ -20,7 +20,7 @@ use sys::host::SharedFile;
 use crate::agent::SANITIZER_VARIABLE;
 use crate::args::{RunArgs, WhenFull};
 use crate::bell::Bell;
-use crate::custodian::Custody;
+use crate::custody::Custody;
 use crate::failure::{Failure, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_PLEAT, STATUS_STOPPED};
 use crate::signals::Signals;
 use crate::stats::{Run, StatsFile};
@@ -64,20 +64,19 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let place =
         swap.as_ref().map(|swap| Place::of(&swap.path).with_context(|| swap.path.display().to_string())).transpose()?;
     let file = create_ledger(&run, place.as_ref(), args)?;
+    let custody = Custody::begin(&file, place.as_ref())?;
     // Before the program starts: a signal that comes now is handed on as soon as there is somebody to hand it to.
     let signals = Signals::catch().context("cannot catch signals")?;
     let started = Instant::now();
     let ledger = file.content();
     let end_watch = watch(ledger)?;
-    let custody = Custody::begin(&file, place)?;
     let tracers = tracers::Watch::begin(ledger, tracers::LOOK).context("no thread for those who trace the agents")?;
     let child = spawn(args, &path, &agent, &file)?;
-    // For the program's limit it is too late, and ours may be what it likes: the custodian holds two descriptors for each process.
-    raise_descriptor_limit();
     occupant::start(ledger);
     let mut supervisor = Supervisor {
         ledger,
         child,
+        custody,
         signals,
         bell: Bell::hang(ledger).context("cannot listen to the agents")?,
         table: Table::new(ledger),
@@ -90,7 +89,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
         ended_stuck: false,
     };
     let end = supervisor.run();
-    custody.end(&supervisor.tracers);
+    supervisor.custody.end(&supervisor.tracers);
     let end = end?;
     supervisor.write_stats(false);
     end_watch()?;
@@ -175,12 +174,6 @@ fn spawn(args: &RunArgs, path: &Path, agent: &Path, ledger: &SharedFile<Ledger>)
     };
     let shown = PathBuf::from(&args.command[0]);
     Err(Failure { status, message: format!("{}: {}", shown.display(), errno.desc()) }.into())
-}
-
-fn raise_descriptor_limit() {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
 }
 
 /// Ends as the program ended, so that a shell sees no difference.

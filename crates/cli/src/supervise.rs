@@ -15,6 +15,7 @@ use page::ByteCount;
 use pager::ledger::{Ledger, Phase};
 
 use crate::bell::Bell;
+use crate::custody::Custody;
 use crate::failure::say;
 use crate::proc;
 use crate::signals::Signals;
@@ -50,6 +51,7 @@ pub(crate) enum End {
 pub(crate) struct Supervisor {
     pub(crate) ledger: &'static Ledger,
     pub(crate) child: Child,
+    pub(crate) custody: Custody,
     pub(crate) signals: Signals,
     pub(crate) bell: Bell,
     pub(crate) table: Table,
@@ -67,6 +69,7 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     /// Watches until the program ends.
     pub(crate) fn run(&mut self) -> Result<End> {
+        self.custody.measure();
         let mut last_look = Instant::now();
         let mut next_look = last_look;
         let mut next_stats = last_look + STATS_EVERY;
@@ -79,6 +82,7 @@ impl Supervisor {
                 (last_look, took, is_asked_for) = (now, now.elapsed(), false);
             }
             if second_over {
+                self.custody.measure();
                 self.strays.look(self.child.id());
                 self.write_stats(true);
                 next_stats = now + STATS_EVERY;
@@ -128,7 +132,7 @@ impl Supervisor {
     fn look(&mut self, elapsed: Duration, thorough: bool) -> Duration {
         let given = self.ledger.given_bytes.load(Relaxed);
         let look = self.table.look(elapsed, thorough);
-        let own = proc::resident_anonymous(std::process::id()).unwrap_or_default();
+        let own = proc::resident_anonymous(std::process::id()).unwrap_or_default() + self.custody.bytes();
         self.ledger.runner_bytes.store(own.0, Relaxed);
         let left = ByteCount(self.ledger.threshold_bytes.load(Relaxed)).saturating_sub(look.footprint);
         self.ledger.have_looked(left.0, given);
@@ -181,14 +185,18 @@ impl Supervisor {
     fn wait_until(&mut self, due: Instant) -> Result<bool> {
         // One more than the whole milliseconds left, so that the wait does not end just before the time.
         let left = due.saturating_duration_since(Instant::now()).as_millis() as u16 + 1;
-        let mut descriptors =
-            [self.signals.as_fd(), self.bell.as_fd()].map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
+        let descriptors = [self.signals.as_fd(), self.bell.as_fd()].into_iter().chain(self.custody.as_fd());
+        let mut descriptors: Vec<_> = descriptors.map(|one| PollFd::new(one, PollFlags::POLLIN)).collect();
         match poll(&mut descriptors, PollTimeout::from(left)) {
             // EINTR: a signal; the pipe says which.
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(errno) => return Err(errno).context("poll"),
         }
-        let has_rung = descriptors[1].any().unwrap_or_default();
+        let has_come = |descriptor: &PollFd| descriptor.any().unwrap_or_default();
+        let (has_rung, is_custodian_gone) = (has_come(&descriptors[1]), descriptors.get(2).is_some_and(has_come));
+        if is_custodian_gone {
+            self.custody.lose();
+        }
         if has_rung {
             self.bell.silence().context("cannot read a pipe")?;
         }

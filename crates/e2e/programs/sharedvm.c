@@ -4,6 +4,7 @@
 //   sharedvm MIB fork         has a copy; the other one is killed
 //   sharedvm MIB refork       shares it, and forks when the other one has been killed
 //   sharedvm MIB leave FILE   shares it; the other one is the first process and exits; what was found is written to FILE
+//   sharedvm MIB lose FILE    the same, when it has killed `pleat run`
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -70,6 +71,8 @@ int main(int count, char **arguments) {
         file = open(arguments[3], O_WRONLY | O_CREAT | O_TRUNC, 0600);
         fill();
         share();
+        const char *run = getenv("PLEAT_LEDGER");
+        if (strcmp(arguments[2], "lose") == 0 && run) kill(atoi(run + strlen("/proc/")), SIGKILL);
         return 0;
     }
     // The first process waits for the second one's child, of which it becomes the parent.

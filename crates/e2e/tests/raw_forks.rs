@@ -176,10 +176,21 @@ fn a_child_of_a_raw_system_call_that_outlives_its_parent_reads_no_zeros() {
     outlive("raw-orphan", "fork", MODES);
 }
 
-/// `pleat run` has ended, too, and has left a custodian behind, who ends when nobody is left.
+/// `pleat run` has ended, too. Its custodian goes on, and ends when nobody is left.
 #[test]
 fn who_outlives_the_run_reads_no_zeros() {
-    let turn = turn("shared-left");
+    outlive_the_run("shared-left", "leave", 0);
+}
+
+/// The custodian is a process of his own.
+#[test]
+fn who_outlives_a_run_that_was_killed_reads_no_zeros() {
+    outlive_the_run("shared-lost", "lose", 128 + 9);
+}
+
+/// `status` is how `pleat run` ends.
+fn outlive_the_run(name: &str, how: &str, status: i32) {
+    let turn = turn(name);
     let program = match turn.compile("sharedvm.c", &[]) {
         Ok(program) => program,
         Err(why) => return skipped(&why),
@@ -193,14 +204,14 @@ fn who_outlives_the_run_reads_no_zeros() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    let command = words([&program, "64", "leave", found.to_str().unwrap()]);
+    let command = words([&program, "64", how, found.to_str().unwrap()]);
     plain(&command);
     wait_for(&|| found_now().starts_with("same"));
     for mode in MODES {
         let mut options = turn.options("32M");
         options.extend(mode.split_whitespace().map(str::to_owned));
         let after = folded(&options, &command);
-        assert!(after.status.success(), "{}", after.stderr);
+        assert_eq!(after.shell_status(), status, "{}", after.stderr);
         wait_for(&|| processes_of(&program).is_empty());
         turn.assert_clean(&after);
         assert_ne!(found_now().trim_end_matches('\0'), "other", "it read other content than was written");

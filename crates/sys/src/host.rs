@@ -108,10 +108,34 @@ pub fn interrupt_by(signal: Signal) -> Result<(), Errno> {
     crate::action::set(signal.as_raw() as u64, Some(Action::of(do_nothing as *const () as u64, 0))).map(|_| ())
 }
 
-/// Closes this process's descriptors from this number on. Nobody in it may own one of them.
-pub fn close_from(number: u32) {
-    // SAFETY: takes three numbers. The only error is a range that is none.
-    unsafe { crate::arch::syscall(crate::arch::number::CLOSE_RANGE, [number as usize, u32::MAX as usize, 0, 0, 0, 0]) };
+/// Closes this process's descriptors from this number on, but for those. Nobody in it may own, or use, one of the others.
+pub fn close_from(number: u32, kept: &[i32]) {
+    let mut kept: Vec<u32> = kept.iter().map(|kept| kept.cast_unsigned()).filter(|kept| *kept >= number).collect();
+    kept.sort_unstable();
+    let firsts = core::iter::once(number).chain(kept.iter().map(|kept| kept + 1));
+    let gaps = firsts.zip(kept.iter().copied().chain([u32::MAX]));
+    for (first, end) in gaps.filter(|(first, end)| first < end) {
+        let range = [first as usize, end as usize - 1, 0, 0, 0, 0];
+        // SAFETY: takes three numbers. The only error is a range that is none.
+        unsafe { crate::arch::syscall(crate::arch::number::CLOSE_RANGE, range) };
+    }
+}
+
+/// Makes a copy of this process. It must have one thread: the others would not be there, and what they held would be held for ever.
+/// `None` in the copy; here its process id.
+pub fn copy_process() -> Result<Option<u32>, Errno> {
+    unsafe extern "C" {
+        safe fn fork() -> i32;
+    }
+    if crate::process::thread_count() != Some(1) {
+        return Err(Errno::BUSY);
+    }
+    match fork() {
+        // AGAIN: there are too many processes. NOMEM looks alike.
+        ..0 => Err(Errno::AGAIN),
+        0 => Ok(None),
+        process => Ok(Some(process.cast_unsigned())),
+    }
 }
 
 /// How a userfaultfd was got.
@@ -236,6 +260,35 @@ mod tests {
         file.content().0[999].store(u64::from_le_bytes(*b"someword"), Relaxed);
         let bytes = std::fs::read(format!("/proc/self/fd/{}", file.descriptor())).unwrap();
         assert_eq!(&bytes[7992..], b"someword");
+    }
+
+    #[test]
+    fn descriptors_are_closed_but_for_some() {
+        let is_open = |number: i32| std::fs::exists(format!("/proc/self/fd/{number}")).unwrap();
+        let words = SharedFile::<Words>::create(c"closed").unwrap();
+        // Far from those of the tests beside this one.
+        let above: Vec<i32> = (900..904)
+            .map(|at| {
+                let lent = rustix::io::fcntl_dupfd_cloexec(&words.file, at).unwrap();
+                let number = lent.as_raw_fd();
+                core::mem::forget(lent);
+                number
+            })
+            .collect();
+        assert_eq!(above, [900, 901, 902, 903]);
+        close_from(900, &[902, 900, 3]);
+        assert_eq!(above.iter().map(|number| is_open(*number)).collect::<Vec<_>>(), [true, false, true, false]);
+        close_from(900, &[]);
+        assert_eq!(above.iter().map(|number| is_open(*number)).collect::<Vec<_>>(), [false; 4]);
+    }
+
+    #[test]
+    fn who_has_other_threads_is_not_copied() {
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || wait.recv());
+        assert_eq!(copy_process(), Err(Errno::BUSY));
+        drop(go);
+        assert!(other.join().unwrap().is_err());
     }
 
     #[test]
