@@ -16,16 +16,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result, anyhow};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::SigSet;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use page::{PageCount, PageIndex};
 use pager::ledger::{Ledger, SWAP_FILE, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
 use sys::file::File;
-use sys::handover::{Line, Received, Reception, Secret};
+use sys::handover::{Line, Received, Reception, Secret, new_secret};
 use sys::host::SharedFile;
 use sys::kernel::PageRange;
 use sys::uffd::{Uffd, Unserved};
@@ -70,8 +69,8 @@ enum Heard {
 
 /// What there is while there is `pleat run`.
 #[derive(Debug)]
-pub(crate) struct Run<'place> {
-    pub(crate) ledger: &'static Ledger,
+struct Run<'place> {
+    ledger: &'static Ledger,
     /// The ledger's descriptor.
     number: i32,
     secret: Secret,
@@ -80,7 +79,7 @@ pub(crate) struct Run<'place> {
 
 impl<'place> Run<'place> {
     /// Secret and place not by the ledger, which each process of the run may write to.
-    pub(crate) fn of(file: &SharedFile<Ledger>, secret: Secret, swap: Option<&'place Place>) -> Self {
+    fn of(file: &SharedFile<Ledger>, secret: Secret, swap: Option<&'place Place>) -> Self {
         Self { ledger: file.content(), number: file.descriptor(), secret, swap }
     }
 
@@ -107,8 +106,15 @@ pub(crate) struct Custodian<'place> {
 }
 
 impl<'place> Custodian<'place> {
-    /// Of a run that begins.
-    pub(crate) fn new(run: Run<'place>, reception: Reception) -> Self {
+    /// Of a run that begins, whose agents find his name in the ledger.
+    pub(crate) fn of(file: &SharedFile<Ledger>, swap: Option<&'place Place>) -> Result<Self> {
+        let secret = new_secret().map_err(|errno| anyhow!("no random numbers: {errno:?}"))?;
+        let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
+        file.content().set_custodian(&reception.name(), &secret);
+        Ok(Self::new(Run::of(file, secret, swap), reception))
+    }
+
+    fn new(run: Run<'place>, reception: Reception) -> Self {
         let ledger = run.ledger;
         Self {
             reception,
@@ -140,11 +146,10 @@ impl<'place> Custodian<'place> {
         self.attend(None);
     }
 
-    /// Holds nothing of the run's that somebody waits for the end of, hears no signal that is meant for it, and has descriptors of his own.
+    /// Holds nothing of the run's that somebody waits for the end of, and has descriptors of his own.
     fn stand_apart(&mut self, runner: &UnixStream) -> Result<()> {
         let numbers = self.run.iter().map(|run| run.number).chain([self.reception.number(), runner.as_raw_fd()]);
         sys::host::close_from(3, &numbers.collect::<Vec<_>>());
-        SigSet::all().thread_block()?;
         prctl::set_name(c"pleat-custodian")?;
         setsid()?;
         let null = null()?;

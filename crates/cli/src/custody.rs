@@ -6,17 +6,14 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use page::ByteCount;
-use pager::ledger::Ledger;
-use sys::handover::{Reception, new_secret};
-use sys::host::SharedFile;
 
-use crate::custodian::{Custodian, GOES_ON, Run};
+use crate::custodian::{Custodian, GOES_ON};
 use crate::failure::say;
-use crate::swap::Place;
 use crate::{proc, tracers};
 
 /// How long is waited for his word at the end of the run, which takes a fraction of a millisecond.
@@ -33,20 +30,20 @@ pub(crate) struct Custody {
 }
 
 impl Custody {
-    /// Before the program starts, whose agents find his name in the ledger; and before this process has a second thread.
-    pub(crate) fn begin(file: &SharedFile<Ledger>, swap: Option<&Place>) -> Result<Self> {
-        let secret = new_secret().map_err(|errno| anyhow!("no random numbers: {errno:?}"))?;
-        let run = Run::of(file, secret, swap);
-        let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
-        run.ledger.set_custodian(&reception.name(), &secret);
+    /// Makes him: behind the program, which is the first child of `pleat run`, and before that has a second thread. Who has called meanwhile is heard.
+    pub(crate) fn begin(custodian: Custodian<'_>) -> Result<Self> {
         let (ours, his) = UnixStream::pair()?;
-        let copied = sys::host::copy_process().map_err(|errno| anyhow!("no process for the custodian: {errno:?}"))?;
-        if let Some(process) = copied {
-            return Ok(Self { process, line: Some(ours), bytes: ByteCount::ZERO });
+        // He handles none of those that are meant for us.
+        let handled = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let copied = sys::host::copy_process();
+        if copied == Ok(None) {
+            drop(ours);
+            custodian.serve(his);
+            std::process::exit(0)
         }
-        drop(ours);
-        Custodian::new(run, reception).serve(his);
-        std::process::exit(0)
+        handled.thread_set_mask()?;
+        let process = copied.ok().flatten().context("no process for the custodian")?;
+        Ok(Self { process, line: Some(ours), bytes: ByteCount::ZERO })
     }
 
     /// Becomes readable when he has ended.

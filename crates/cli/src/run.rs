@@ -20,6 +20,7 @@ use sys::host::SharedFile;
 use crate::agent::SANITIZER_VARIABLE;
 use crate::args::{RunArgs, WhenFull};
 use crate::bell::Bell;
+use crate::custodian::Custodian;
 use crate::custody::Custody;
 use crate::failure::{Failure, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_PLEAT, STATUS_STOPPED};
 use crate::signals::Signals;
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     run_watched(args, |_| Ok(|| Ok(())))
 }
 
-/// The same, with somebody who looks at the ledger from before the program starts; what he returns is called once it has ended.
+/// The same, with somebody who looks at the ledger from before memory is managed; what he returns is called once the program has ended.
 pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     args: &RunArgs,
     watch: impl FnOnce(&'static Ledger) -> Result<End>,
@@ -64,21 +65,27 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let place =
         swap.as_ref().map(|swap| Place::of(&swap.path).with_context(|| swap.path.display().to_string())).transpose()?;
     let file = create_ledger(&run, place.as_ref(), args)?;
-    let custody = Custody::begin(&file, place.as_ref())?;
+    let custodian = Custodian::of(&file, place.as_ref())?;
     // Before the program starts: a signal that comes now is handed on as soon as there is somebody to hand it to.
     let signals = Signals::catch().context("cannot catch signals")?;
     let started = Instant::now();
     let ledger = file.content();
-    let end_watch = watch(ledger)?;
-    let tracers = tracers::Watch::begin(ledger, tracers::LOOK).context("no thread for those who trace the agents")?;
-    let child = spawn(args, &path, &agent, &file)?;
+    let mut child = spawn(args, &path, &agent, &file)?;
+    let begun = Custody::begin(custodian).and_then(|custody| {
+        let tracers =
+            tracers::Watch::begin(ledger, tracers::LOOK).context("no thread for those who trace the agents")?;
+        Ok((custody, tracers, Bell::hang(ledger).context("cannot listen to the agents")?, watch(ledger)?))
+    });
+    let (custody, tracers, bell, end_watch) = begun.inspect_err(|_| {
+        let _ = child.kill().and_then(|()| child.wait());
+    })?;
     occupant::start(ledger);
     let mut supervisor = Supervisor {
         ledger,
         child,
         custody,
         signals,
-        bell: Bell::hang(ledger).context("cannot listen to the agents")?,
+        bell,
         table: Table::new(ledger),
         tracers,
         strays: Strays::of(&agent),

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pleat_e2e::{
     MODES, Run, Turn, assert_same, folded_by, plain, pleat_command, python, skipped, stats, text, turn, with_mode,
     words,
@@ -248,6 +250,34 @@ fn a_page_that_cannot_be_read_and_is_not_touched_ends_nobody() {
         let Some((run, said)) = spoiled(&turn, mode, "nobody") else { return };
         let seen = (&said[..], run.shell_status(), &run.stderr[..]);
         assert_eq!(seen, ("equal, equal, equal\n", 0, ""), "{mode}");
+    }
+}
+
+/// Of what nobody then looks after a line tells; the program goes on, with all that it has.
+#[test]
+fn a_custodian_that_is_killed_is_missed() {
+    let turn = turn("custodian-killed");
+    let job = words([python(), "-c", NOISE]);
+    for mode in MODES {
+        let mut command = pleat_command(&turn.options_in(mode, "48M"), &job);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut run = command.spawn().expect("pleat starts");
+        let mut stdout = BufReader::new(run.stdout.take().expect("piped above"));
+        stdout.read_line(&mut String::new()).expect("a pipe can be read");
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).expect("it has two");
+        let custodian = children.split_whitespace().last().expect("it has two").to_owned();
+        assert_eq!(fs::read_to_string(format!("/proc/{custodian}/comm")).expect("it lives"), "pleat-custodian\n");
+        kill(Pid::from_raw(custodian.parse().expect("a number")), Signal::SIGKILL).expect("it is a child of a child");
+        let mut stderr = BufReader::new(run.stderr.take().expect("piped above"));
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("a pipe can be read");
+        let said = format!("pleat: the custodian of this run (process {custodian}) has been ended: ");
+        assert!(line.starts_with(&said), "{mode}: {line}");
+        run.stdin.take().expect("piped above").write_all(b"go on\n").expect("the program waits for it");
+        let (mut sum, mut rest) = (String::new(), String::new());
+        stdout.read_to_string(&mut sum).expect("a pipe can be read");
+        stderr.read_to_string(&mut rest).expect("a pipe can be read");
+        assert_eq!((sum.len(), &rest[..], run.wait().expect("a child").code()), (65, "", Some(0)), "{mode}");
     }
 }
 
