@@ -11,9 +11,19 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest wait for an answer of his, who may be stopped.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Calls the custodian of that name, for so long while he takes no more calls.
-pub(crate) fn call(name: &[u8; 40], limit: Duration) -> Option<Line> {
-    let line = (0..limit.as_millis() / PAUSE.as_millis()).find_map(|_| match Line::call_at_once(name) {
+/// Calls the custodian, for so long while he takes no more calls: where the network is another one by what he has open.
+pub(crate) fn call(ledger: &Ledger, limit: Duration) -> Option<Line> {
+    let name = ledger.custodian();
+    call_by(limit, || Line::call_at_once(&name)).or_else(|| {
+        let (process, descriptor) = ledger.custodian_file()?;
+        let mut path = [0; _];
+        let path = sys::process::descriptor_path(process, descriptor, &mut path)?;
+        call_by(limit, || Line::call_at_once_by(path))
+    })
+}
+
+fn call_by(limit: Duration, call: impl Fn() -> Result<Line, Errno>) -> Option<Line> {
+    let line = (0..limit.as_millis() / PAUSE.as_millis()).find_map(|_| match call() {
         Err(Errno::AGAIN) => {
             thread::sleep(PAUSE);
             None
@@ -58,7 +68,7 @@ impl Custodian {
 
     /// `None`: he cannot be reached, or whoever has his name now is somebody else's.
     fn ask(&self, question: u8) -> Option<Line> {
-        let line = call(&self.name, ANSWER_MAX).filter(Line::is_of_our_user)?;
+        let line = call_by(ANSWER_MAX, || Line::call_at_once(&self.name)).filter(Line::is_of_our_user)?;
         line.ask(question, &self.secret).ok()?;
         Some(line)
     }

@@ -15,13 +15,13 @@ const CALLING_MAX: Duration = Duration::from_millis(10);
 /// What an agent sends with descriptors of memory.
 const WARDS: u8 = b'w';
 
-/// The line by which the custodian hears that this agent has ended; `None` if he cannot be reached (another network namespace).
+/// The line by which the custodian hears that this agent has ended; `None` if he cannot be reached (another network namespace, and one of process ids).
 pub(crate) struct Custody(Option<Line>);
 
 impl Custody {
     /// Entrusts memory to the custodian: the number of its userfaultfd.
     pub(crate) fn begin(ledger: &Ledger, memory: i32) -> Self {
-        Self(custodian::call(&ledger.custodian(), CALLING_MAX).filter(|line| line.send(WARDS, &[memory]).is_ok()))
+        Self(custodian::call(ledger, CALLING_MAX).filter(|line| line.send(WARDS, &[memory]).is_ok()))
     }
 
     /// Entrusts further memory to him, that of a child which we do not follow.

@@ -10,8 +10,10 @@
 //! He is a process of his own from the start of the run (`custody.rs`), so that he is there still when `pleat run` has been killed. Behind the run,
 //! however it has ended, he goes on as long as anybody of it lives, who is managed or may be later; and traces the agents' threads.
 
+use std::ffi::CString;
 use std::io::Write as _;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -92,7 +94,8 @@ impl<'place> Run<'place> {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Custodian<'place> {
-    reception: Reception,
+    /// The one with a name and, where there can be one, that with a file.
+    receptions: Vec<Reception>,
     wards: Vec<Ward>,
     ledger: &'static Ledger,
     /// `None` when it is over: its processes may call still.
@@ -111,13 +114,19 @@ impl<'place> Custodian<'place> {
         let secret = new_secret().map_err(|errno| anyhow!("no random numbers: {errno:?}"))?;
         let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
         file.content().set_custodian(&reception.name(), &secret);
-        Ok(Self::new(Run::of(file, secret, swap), reception))
+        let mut custodian = Self::new(Run::of(file, secret, swap), reception);
+        // Where there is none, agents in a network of their own do not find him.
+        let directories = [std::env::temp_dir(), "/dev/shm".into(), "/var/tmp".into()];
+        let directories = directories.map(|directory| CString::new(directory.into_os_string().into_vec()));
+        let mut opened = directories.iter().flatten().filter_map(|directory| Reception::open_in(directory).ok());
+        custodian.receptions.extend(opened.next());
+        Ok(custodian)
     }
 
     fn new(run: Run<'place>, reception: Reception) -> Self {
         let ledger = run.ledger;
         Self {
-            reception,
+            receptions: vec![reception],
             wards: Vec::new(),
             ledger,
             run: Some(run),
@@ -148,8 +157,12 @@ impl<'place> Custodian<'place> {
 
     /// Holds nothing of the run's that somebody waits for the end of, and has descriptors of his own.
     fn stand_apart(&mut self, runner: &UnixStream) -> Result<()> {
-        let numbers = self.run.iter().map(|run| run.number).chain([self.reception.number(), runner.as_raw_fd()]);
-        sys::host::close_from(3, &numbers.collect::<Vec<_>>());
+        let file = self.receptions.iter().find_map(Reception::file_number);
+        let own = self.receptions.iter().map(Reception::number).chain(file).chain([runner.as_raw_fd()]);
+        sys::host::close_from(3, &self.run.iter().map(|run| run.number).chain(own).collect::<Vec<_>>());
+        if let Some(file) = file {
+            self.ledger.set_custodian_file(std::process::id(), file as u32);
+        }
         prctl::set_name(c"pleat-custodian")?;
         setsid()?;
         let null = null()?;
@@ -187,7 +200,7 @@ impl<'place> Custodian<'place> {
 
     /// Waits for calls, for agents that end and for those that they leave. Says whether the run is over.
     fn wait(&self, runner: Option<&UnixStream>) -> bool {
-        let numbers = self.wards.iter().flat_map(Ward::numbers).chain([self.reception.number()]);
+        let numbers = self.wards.iter().flat_map(Ward::numbers).chain(self.receptions.iter().map(Reception::number));
         let has_survivors = self.wards.iter().any(|ward| ward.line.is_none());
         let limit = has_survivors.then_some(LOOK).or(self.run.is_none().then_some(LOOK_BEHIND));
         let runner = runner.map(AsRawFd::as_raw_fd);
@@ -199,8 +212,11 @@ impl<'place> Custodian<'place> {
     fn admit(&mut self) -> bool {
         let mut has_called = false;
         let is_of_the_run = |pid: u32| self.ledger.claimed().iter().any(|entry| entry.pid.load(Relaxed) == pid);
-        while self.reception.is_called() {
-            let Some(line) = self.reception.accept(&is_of_the_run) else { break };
+        let next = |receptions: &[Reception]| {
+            let mut called = receptions.iter().filter(|reception| reception.is_called());
+            called.find_map(|reception| reception.accept(&is_of_the_run))
+        };
+        while let Some(line) = next(&self.receptions) {
             has_called = true;
             if self.wards.iter().map(Ward::held).sum::<usize>() < self.held_max {
                 self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false });
@@ -389,7 +405,7 @@ mod tests {
         secret: &Secret,
     ) -> (Custodian<'place>, Option<u64>, Option<i32>, Option<u64>) {
         let [who, which, whither] = [WHO_AM_I, WHICH_RUN, SWAP_FILE].map(|question| {
-            let line = Line::call_at_once(&custodian.reception.name()).unwrap();
+            let line = Line::call_at_once(&custodian.receptions[0].name()).unwrap();
             line.ask(question, secret).unwrap();
             line
         });
@@ -446,7 +462,7 @@ mod tests {
     fn an_agent_that_asks_keeps_its_line() {
         let Some(own) = memories(1) else { return };
         let mut custodian = custodian(Run::of(&ledger_file(), [0; _], None));
-        let line = Line::call_at_once(&custodian.reception.name()).unwrap();
+        let line = Line::call_at_once(&custodian.receptions[0].name()).unwrap();
         line.send(b'w', &[own[0].number()]).unwrap();
         line.ask(WHO_AM_I, &[0; _]).unwrap();
         custodian.admit();
@@ -461,7 +477,7 @@ mod tests {
         let run = Run::of(&ledger_file(), [0; _], None);
         let ledger = run.ledger;
         let mut custodian = custodian(run);
-        let line = Line::call_at_once(&custodian.reception.name()).unwrap();
+        let line = Line::call_at_once(&custodian.receptions[0].name()).unwrap();
         line.send(b'w', &[own[0].number()]).unwrap();
         custodian.admit();
         custodian.look();

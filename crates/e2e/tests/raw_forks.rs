@@ -140,13 +140,21 @@ fn a_raw_fork_does_not_make_a_late_fork_of_libc_wait_for_ever() {
 
 /// Runs sharedvm.c, whose memory is twice the budget, as `kind` says.
 fn outlive(name: &str, kind: &str, modes: &[&str]) {
+    outlive_in(&[], name, kind, modes);
+}
+
+/// The same by a command that executes it.
+fn outlive_in(place: &[&str], name: &str, kind: &str, modes: &[&str]) {
     let turn = turn(name);
     let program = match turn.compile("sharedvm.c", &[]) {
         Ok(program) => program,
         Err(why) => return skipped(&why),
     };
-    let command = words([&program, "64", kind]);
+    let command: Vec<_> = [place, &[&program, "64", kind]].concat().iter().map(|word| (*word).to_owned()).collect();
     let before = plain(&command);
+    if before.shell_status() != 0 {
+        return skipped(&before.stderr);
+    }
     for mode in modes {
         let mut options = turn.options("32M");
         options.extend(mode.split_whitespace().map(str::to_owned));
@@ -162,6 +170,13 @@ const MODES: &[&str] = if cfg!(target_arch = "x86_64") { &["", "--user-mode"] } 
 #[test]
 fn who_shares_memory_and_outlives_its_agent_reads_no_zeros() {
     outlive("shared-vm", "clone", MODES);
+}
+
+/// The custodian's name is not known there, and his file is.
+#[test]
+fn who_outlives_its_agent_in_another_network_reads_no_zeros() {
+    outlive_in(&["unshare", "--net"], "shared-elsewhere", "clone", MODES);
+    outlive_in(&["unshare", "--net"], "orphan-elsewhere", "fork", MODES);
 }
 
 /// There is nobody whom the fork could wait for.

@@ -23,7 +23,7 @@ pub mod tracing;
 pub mod turns;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0e");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0f");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -463,6 +463,19 @@ impl Ledger {
         load_bytes(&self.secret)
     }
 
+    /// Where he is called from another network: this descriptor of this process of his (`sys::handover::Reception::open_in`).
+    pub fn set_custodian_file(&self, process: u32, descriptor: u32) {
+        self.custodian_descriptor.store(descriptor, Relaxed);
+        // Release: who sees the process sees the descriptor.
+        self.custodian_pid.store(process, Release);
+    }
+
+    /// See [`Ledger::set_custodian_file`]; `None` where there is none.
+    pub fn custodian_file(&self) -> Option<(u32, u32)> {
+        let process = self.custodian_pid.load(Acquire);
+        (process != 0).then(|| (process, self.custodian_descriptor.load(Relaxed)))
+    }
+
     /// Shorter than [`PATH_BYTES`].
     pub fn set_swap_path(&self, path: &[u8]) {
         assert!(path.len() < PATH_BYTES);
@@ -581,6 +594,10 @@ pub struct Ledger {
     pub admission: AtomicU32,
     /// `--write-back`: its place in `cache::system::WriteBack`.
     pub write_back: AtomicU32,
+    /// See [`Ledger::set_custodian_file`].
+    pub custodian_pid: AtomicU32,
+    /// See above.
+    pub custodian_descriptor: AtomicU32,
     /// `--pool-size`.
     pub area_bytes: AtomicU64,
     /// The name under which its custodian takes userfaultfds (`sys::handover::Reception`).

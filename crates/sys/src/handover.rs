@@ -4,11 +4,14 @@
 //! which is the program's. So the child's agent connects to a socket that its parent's agent listens at, by an abstract
 //! name that it knows from its copy of the parent's memory, and receives them there.
 
+use alloc::ffi::CString;
+use core::ffi::CStr;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{DupFlags, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -30,7 +33,9 @@ const FLAGS: SocketFlags = SocketFlags::CLOEXEC;
 #[derive(Debug)]
 pub struct Reception {
     socket: OwnedFd,
+    /// Zeros where it has none.
     name: [u8; 40],
+    file: Option<OwnedFd>,
 }
 
 /// What those know who may ask: the name of a reception is there for all to read.
@@ -86,8 +91,12 @@ fn fill_with_letters(letters: &mut [u8]) -> Result<(), Errno> {
 }
 
 fn listen(name: &[u8; 40]) -> Result<OwnedFd, Errno> {
+    listen_at(&SocketAddrUnix::new_abstract_name(name)?)
+}
+
+fn listen_at(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
     let socket = socket(FLAGS | SocketFlags::NONBLOCK)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+    rustix::net::bind(&socket, address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
@@ -97,7 +106,20 @@ impl Reception {
     pub fn open() -> Result<Self, Errno> {
         let mut name = *b"pleat/0000000000000000000000000000000000";
         fill_with_letters(&mut name[6..])?;
-        Ok(Self { socket: listen(&name)?, name })
+        Ok(Self { socket: listen(&name)?, name, file: None })
+    }
+
+    /// Listens at a file in this directory, which has lost its name already: who sees in /proc what we have open calls by [that](Self::file_number), in
+    /// whatever network he is.
+    pub fn open_in(directory: &CStr) -> Result<Self, Errno> {
+        let mut name = *b"/pleat-0000000000000000";
+        fill_with_letters(&mut name[7..])?;
+        let path = CString::new([directory.to_bytes(), &name].concat()).map_err(|_| Errno::INVAL)?;
+        let socket = listen_at(&SocketAddrUnix::new(&*path)?)?;
+        let file = rustix::fs::chmod(&*path, Mode::from_raw_mode(0o666))
+            .and_then(|()| rustix::fs::open(&*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()));
+        rustix::fs::unlink(&*path)?;
+        Ok(Self { socket, name: [0; _], file: Some(file?) })
     }
 
     /// Listens in `network` instead, under the same name, which is known in one network namespace only. `own` is the caller's, who may
@@ -113,14 +135,14 @@ impl Reception {
         rustix::io::dup3(fresh?, &mut socket, DupFlags::CLOEXEC)
     }
 
-    /// One that another process has opened and sent.
-    pub fn adopt(socket: OwnedFd) -> Self {
-        Self { socket, name: [0; 40] }
-    }
-
     /// The number of its descriptor.
     pub fn number(&self) -> i32 {
         self.socket.as_raw_fd()
+    }
+
+    /// That of the file that it listens at.
+    pub fn file_number(&self) -> Option<i32> {
+        self.file.as_ref().map(OwnedFd::as_raw_fd)
     }
 
     /// The name, for the child.
@@ -152,7 +174,7 @@ impl Reception {
 
     /// Forgets the socket without closing it, in a child, where its number means something else.
     pub fn forget(self) {
-        core::mem::forget(self.socket);
+        core::mem::forget((self.socket, self.file));
     }
 }
 
@@ -169,6 +191,13 @@ impl AsFd for Line {
 }
 
 impl Line {
+    /// The same as [`Line::call_at_once`] by the file of a reception, which this path leads to.
+    pub fn call_at_once_by(path: &CStr) -> Result<Self, Errno> {
+        let socket = socket(FLAGS | SocketFlags::NONBLOCK)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(Self(socket))
+    }
+
     /// Calls the reception of that name.
     pub fn call(name: &[u8; 40]) -> Result<Self, Errno> {
         let socket = socket(FLAGS)?;
@@ -386,6 +415,24 @@ mod tests {
         assert!(!here.is_dead());
         drop(there);
         assert!(here.is_dead());
+    }
+
+    #[test]
+    fn a_reception_without_a_name_is_called_through_proc() {
+        let directory = std::env::temp_dir();
+        let directory = CString::new(directory.to_str().unwrap()).unwrap();
+        let named = || std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+        let is_ours = |entry: &std::fs::DirEntry| entry.path().to_string_lossy().contains("/pleat-");
+        let is_socket =
+            |entry: &std::fs::DirEntry| std::os::unix::fs::FileTypeExt::is_socket(&entry.file_type().unwrap());
+        let reception = Reception::open_in(&directory).unwrap();
+        let file = reception.file_number().unwrap();
+        assert!(!named().any(|entry| is_ours(&entry) && is_socket(&entry)));
+        let path = CString::new(std::format!("/proc/self/fd/{file}")).unwrap();
+        let there = Line::call_at_once_by(&path).unwrap();
+        let here = reception.accept(&|_| false).unwrap();
+        there.tell(9, [1, 2, 3]).unwrap();
+        assert_eq!(here.hear(Duration::from_secs(5)), Ok((9, [1, 2, 3])));
     }
 
     #[test]
