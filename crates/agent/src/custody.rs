@@ -1,5 +1,5 @@
-//! Custody: `pleat run` gets a duplicate of each of our userfaultfds. The last one would go with our threads, and who shares the memory
-//! and lives on (clone with `CLONE_VM`, a child of a raw system call) would read zeros where pages are missing. Its custodian
+//! Custody: the run's custodian gets a duplicate of each of our userfaultfds. The last one would go with our threads, and who shares the memory
+//! and lives on (clone with `CLONE_VM`, a child of a raw system call) would read zeros where pages are missing. The custodian
 //! ends him instead.
 
 use core::time::Duration;

@@ -12,13 +12,13 @@
 
 use std::ffi::CString;
 use std::io::Write as _;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
@@ -138,16 +138,20 @@ impl<'place> Custodian<'place> {
 
     /// In his process: for `pleat run`, which has the other end of the line; and behind the run until nobody of it is left.
     pub(crate) fn serve(mut self, runner: UnixStream) {
-        // What cannot be had of it he does without.
-        let _ = self.stand_apart(&runner);
+        self.stand_apart(&runner);
+        let null = null();
+        let _ = null.as_ref().map(|null| (dup2_stdin(null), dup2_stdout(null)));
         self.attend(Some(&runner));
         self.look();
         self.run = None;
+        // `pleat run` has the last numbers of the dead to tell yet.
+        self.next_look = Instant::now() + LOOK_BEHIND;
         if !self.is_needed() {
             return;
         }
-        // Whoever waits for the end of the run's output does not wait for us.
-        let _ = null().and_then(|null| Ok(dup2_stderr(null)?));
+        // Whoever waits for the end of the run's output does not wait for us, and nobody reads what we say.
+        let _ = null.as_ref().map(dup2_stderr);
+        self.wards.iter_mut().for_each(|ward| ward.told = true);
         // Whom nobody traces goes on, too: without us memory would read as zeros.
         let _ = tracers::Watch::begin(self.ledger, tracers::LOOK_BEHIND);
         let _ = (&runner).write(&[GOES_ON]);
@@ -155,22 +159,18 @@ impl<'place> Custodian<'place> {
         self.attend(None);
     }
 
-    /// Holds nothing of the run's that somebody waits for the end of, and has descriptors of his own.
-    fn stand_apart(&mut self, runner: &UnixStream) -> Result<()> {
+    /// Holds nothing of the run's that somebody waits for the end of, and has descriptors of his own. What cannot be had of that he does without.
+    fn stand_apart(&self, runner: &UnixStream) {
         let file = self.receptions.iter().find_map(Reception::file_number);
         let own = self.receptions.iter().map(Reception::number).chain(file).chain([runner.as_raw_fd()]);
         sys::host::close_from(3, &self.run.iter().map(|run| run.number).chain(own).collect::<Vec<_>>());
         if let Some(file) = file {
             self.ledger.set_custodian_file(std::process::id(), file as u32);
         }
-        prctl::set_name(c"pleat-custodian")?;
-        setsid()?;
-        let null = null()?;
-        dup2_stdin(&null)?;
-        dup2_stdout(&null)?;
-        std::env::set_current_dir("/")?;
-        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("no descriptors")
+        let _ = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+        let _ = prctl::set_name(c"pleat-custodian");
+        let _ = setsid();
+        let _ = std::env::set_current_dir("/");
     }
 
     /// Until `runner` ends; without it until nobody is left.
@@ -245,9 +245,10 @@ impl<'place> Custodian<'place> {
     }
 }
 
-/// Where nothing comes from, and all may go.
-fn null() -> Result<std::fs::File> {
-    Ok(std::fs::File::options().read(true).write(true).open("/dev/null")?)
+/// Where nothing comes from; and what goes there is gone, or refused.
+fn null() -> Option<OwnedFd> {
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from);
+    null.or_else(|_| UnixStream::pair().map(|(one, _)| one.into())).ok()
 }
 
 /// More userfaultfds and lines than this are not held: the soft limit is raised to the hard one.

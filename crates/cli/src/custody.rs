@@ -1,23 +1,26 @@
 //! Custody: how `pleat run` begins, counts and ends its custodian, who is a process of his own.
 
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use nix::sys::signal::{SigSet, SigmaskHow};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use page::ByteCount;
 
 use crate::custodian::{Custodian, GOES_ON};
 use crate::failure::say;
+use crate::userfaultfd::words;
 use crate::{proc, tracers};
 
 /// How long is waited for his word at the end of the run, which takes a fraction of a millisecond.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The shortest wait that is none without an end.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// See the module.
 #[derive(Debug)]
@@ -42,7 +45,8 @@ impl Custody {
             std::process::exit(0)
         }
         handled.thread_set_mask()?;
-        let process = copied.ok().flatten().context("no process for the custodian")?;
+        let copied = copied.map_err(|errno| anyhow!("no process for the custodian: {}", words(errno)))?;
+        let process = copied.context("this is not he")?;
         Ok(Self { process, line: Some(ours), bytes: ByteCount::ZERO })
     }
 
@@ -76,18 +80,35 @@ impl Custody {
 
     /// The run is over. Whom it has left behind he looks after, and traces.
     pub(crate) fn end(&mut self, tracers: &tracers::Watch) {
-        let Some(mut line) = self.line.take() else { return };
-        let (mut answer, is_told) = ([0], line.shutdown(Shutdown::Write));
-        let heard = is_told.and_then(|()| line.set_read_timeout(Some(PATIENCE))).and_then(|()| line.read(&mut answer));
-        match heard {
-            Ok(1) if answer == [GOES_ON] => tracers.hand_over(),
-            Ok(_) => self.reap(),
+        let Some(line) = self.line.take() else { return };
+        match hear_at_end(line) {
+            Ok(Some(GOES_ON)) => tracers.hand_over(),
+            Ok(_) if self.reap() => {}
+            Ok(_) => self.lose(),
             // He is stopped, and hears it when he is continued.
             Err(_) => {}
         }
     }
 
-    fn reap(&self) {
-        let _ = waitpid(Pid::from_raw(self.process as i32), None);
+    /// Waits until he is no more. Says whether he has ended by himself.
+    fn reap(&self) -> bool {
+        waitpid(Pid::from_raw(self.process as i32), None).is_ok_and(|status| matches!(status, WaitStatus::Exited(_, 0)))
+    }
+}
+
+/// Tells him that the run is over. `None`: he ends.
+fn hear_at_end(mut line: UnixStream) -> std::io::Result<Option<u8>> {
+    line.shutdown(Shutdown::Write)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut answer = [0];
+        line.set_read_timeout(Some((deadline - Instant::now()).max(PAUSE)))?;
+        match line.read(&mut answer) {
+            Ok(bytes) => return Ok((bytes > 0).then_some(answer[0])),
+            // By a signal, of which there are some: threads end that are traced.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) => return Err(error),
+        }
     }
 }

@@ -259,17 +259,17 @@ pub(crate) fn has_mapped(pid: u32, name: &OsStr) -> bool {
     is_named(BufReader::new(maps), name.as_encoded_bytes())
 }
 
-/// Whether a line has that name, or there is none. Line by line: of a hundred thousand mappings all would be megabytes, which count.
+/// Whether a line has that name, or there is none, or not all can be read. Line by line: of a hundred thousand mappings all would be megabytes, which count.
 fn is_named(mut maps: impl BufRead, name: &[u8]) -> bool {
     let (mut line, mut has_lines) = (Vec::new(), false);
-    while maps.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-        if line.windows(name.len()).any(|part| part == name) {
-            return true;
+    loop {
+        match maps.read_until(b'\n', &mut line) {
+            Ok(0) => return !has_lines,
+            Ok(_) if line.windows(name.len()).all(|part| part != name) => has_lines = true,
+            Ok(_) | Err(_) => return true,
         }
-        has_lines = true;
         line.clear();
     }
-    !has_lines
 }
 
 /// A line of `/proc/meminfo`, in bytes.

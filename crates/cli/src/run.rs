@@ -34,12 +34,14 @@ use crate::{agent, budget, occupant, program, summary, system, tracers, userfaul
 
 /// Runs the program.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
-    run_watched(args, |_| Ok(|| Ok(())))
+    run_watched(args, |_| {}, |_| Ok(|| Ok(())))
 }
 
-/// The same, with somebody who looks at the ledger from before memory is managed; what he returns is called once the program has ended.
+/// The same, with somebody who looks at the ledger: what is to be in it when the program starts, who looks, and what that returns, which is called once it
+/// has ended.
 pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     args: &RunArgs,
+    prepare: impl FnOnce(&Ledger),
     watch: impl FnOnce(&'static Ledger) -> Result<End>,
 ) -> Result<ExitCode> {
     let system = system::chosen(args)?;
@@ -70,6 +72,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let signals = Signals::catch().context("cannot catch signals")?;
     let started = Instant::now();
     let ledger = file.content();
+    prepare(ledger);
     let mut child = spawn(args, &path, &agent, &file)?;
     let begun = Custody::begin(custodian).and_then(|custody| {
         let tracers =
@@ -127,6 +130,8 @@ fn create_ledger(run: &Run, place: Option<&Place>, args: &RunArgs) -> Result<Sha
     ledger.user_mode.store(u32::from(args.user_mode), Relaxed);
     ledger.attachable.store(u64::from(args.attachable), Relaxed);
     ledger.runner_pid.store(std::process::id(), Relaxed);
+    // Who asks to be traced before there is a tracer waits for him.
+    ledger.tracer_pid.store(std::process::id(), Relaxed);
     ledger.id_namespace.store(sys::process::id_namespace().unwrap_or(0), Relaxed);
     ledger.runner_start_ticks.store(sys::process::start_ticks().unwrap_or(0), Relaxed);
     ledger.runner_ticks_ahead.store(sys::process::start_ticks_ahead().unwrap_or(0).cast_unsigned(), Relaxed);

@@ -71,8 +71,9 @@ impl Watch {
                 wait_while(&ledger.tracings_asked, asked, pause, Sharing::Machine);
             }
         };
-        Builder::new().name("pleat-tracers".into()).spawn(look)?;
+        // Before: an agent that sees itself traced by somebody else goes on as another thread.
         ledger.tracer_pid.store(std::process::id(), Relaxed);
+        Builder::new().name("pleat-tracers".into()).spawn(look)?;
         Ok(watch)
     }
 

@@ -1,7 +1,7 @@
 //! Programs whose environment does not lead to the run: they join it all the same, and find what they were given.
 #![forbid(unsafe_code)]
 
-use pleat_e2e::{Turn, assert_same, assert_within, folded, plain, python, turn, words};
+use pleat_e2e::{MODES, Turn, assert_same, assert_within, folded, plain, pleat_words, python, turn, with_mode, words};
 
 const BUDGET: u64 = 32 << 20;
 /// 50 MiB of strings.
@@ -99,6 +99,25 @@ fn a_second_agent_in_a_process_stays_out() {
          assert not preload or loads(new_namespace, preload.encode(), now); {STRINGS}"
     );
     assert_joins("second-agent", &words([python(), "-c", &load]));
+}
+
+/// The inner one has a thread of the outer one's agent, and makes a custodian of itself all the same.
+#[test]
+fn a_run_inside_of_a_run_is_a_run() {
+    let turn = turn("nested");
+    let job = words([python(), "-c", STRINGS]);
+    let before = plain(&job);
+    for inner in MODES {
+        let stats = turn.file("inner.json");
+        let options = with_mode(inner, words(["--ram=32M", &format!("--stats={}", stats.display())]));
+        let after = folded(&turn.options("96M"), &pleat_words(&options, &job));
+        assert_same(&before, &after);
+        assert_eq!(after.stderr, before.stderr, "{inner}");
+        let stats = std::fs::read_to_string(&stats).unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        assert!(stats["pages_reclaimed"].as_u64() > Some(2000), "{inner}: {stats}");
+        turn.assert_clean(&after);
+    }
 }
 
 /// Nobody reads what is said any more, as behind `pleat run ... 2>&1 | head -1`: the status is the program's all the same.

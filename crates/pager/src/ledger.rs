@@ -547,7 +547,7 @@ pub struct Ledger {
     pub swap_bytes_max: AtomicU64,
     /// By how much an agent raises limits on addresses: see `sys::addresses`. 0 until the first one has begun.
     pub address_bytes: AtomicU64,
-    /// What `pleat run` itself holds of the budget.
+    /// What `pleat run` itself holds of the budget, and its custodian.
     pub runner_bytes: AtomicU64,
     /// The namespace of process ids that `pleat run` lives in, and when it started, in clock ticks after boot: by these an
     /// agent knows whether others mean by a process's id what `pleat run` does.

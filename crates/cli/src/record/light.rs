@@ -30,10 +30,11 @@ pub(super) fn record(out: &Path, ram: &str, command: &[OsString]) -> Result<Exit
     let args = run_args(ram, command)?;
     let writer = create(out)?;
     let path = out.to_owned();
-    run_watched(&args, move |ledger| {
+    let watch = move |ledger| {
         let watcher = Watcher::start(ledger, writer)?;
         Ok(move || watcher.end(ledger).map_err(|error| anyhow!("--out {}: {error}", path.display())))
-    })
+    };
+    run_watched(&args, |ledger| ledger.references.open(), watch)
 }
 
 /// Those of `pleat run` with the same command.
@@ -53,7 +54,6 @@ struct Watcher {
 
 impl Watcher {
     fn start(ledger: &'static Ledger, out: Box<dyn Write + Send>) -> Result<Self> {
-        ledger.references.open();
         let codec = codec::ALL[ledger.codec.load(Relaxed) as usize].name();
         let header = Header { codecs: vec![codec.to_owned()], ..Header::new(TimeUnit::Nanoseconds) };
         let has_ended = Arc::new(AtomicBool::new(false));
