@@ -23,6 +23,14 @@ pub struct Resident {
     pub shmem_bytes: u64,
 }
 
+impl core::ops::Add for Resident {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { anon_bytes: self.anon_bytes + other.anon_bytes, shmem_bytes: self.shmem_bytes + other.shmem_bytes }
+    }
+}
+
 /// `root` and everything it started that is alive, parents first.
 pub fn pids(root: u32) -> Vec<u32> {
     below(vec![root])
@@ -128,10 +136,7 @@ enum Shared {
 /// smaller of the two.
 fn total(tree: &[u32], shared: Shared) -> Resident {
     let sum = |read: fn(u32) -> Option<Resident>| {
-        tree.iter().filter_map(|pid| read(*pid)).fold(Resident::default(), |sum, one| Resident {
-            anon_bytes: sum.anon_bytes + one.anon_bytes,
-            shmem_bytes: sum.shmem_bytes + one.shmem_bytes,
-        })
+        tree.iter().filter_map(|pid| read(*pid)).fold(Resident::default(), |sum, one| sum + one)
     };
     let whole = sum(resident);
     if shared == Shared::Each {
@@ -171,7 +176,7 @@ pub struct Watcher {
 pub enum Root {
     /// The program.
     Program,
-    /// The runner of the program, which has no page in common with it.
+    /// The runner of the program, which has no page in common with it, but with processes that it makes of itself.
     Runner,
 }
 
@@ -200,15 +205,25 @@ impl Watcher {
     }
 }
 
+/// The runner with those that execute what it does, and all others.
+fn divide(tree: &[u32], role: Root) -> (Vec<u32>, Vec<u32>) {
+    let executable = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let runner = tree.first().filter(|_| role == Root::Runner).and_then(executable);
+    tree.iter().copied().partition(|pid| runner.is_some() && executable(pid) == runner)
+}
+
 fn sample(tree: &[u32], role: Root, peaks: &mut Peaks, shares_next: &mut Instant) {
-    let can_share = tree.len() - usize::from(role == Root::Runner) > 1;
+    let (runners, programs) = divide(tree, role);
+    let can_share = programs.len() > 1;
     peaks.processes = peaks.processes.max(tree.len());
     peaks.seen.extend(tree);
     let whole = total(tree, Shared::Each);
     // Without any page counted twice it was no peak: most looks need no walk.
     let may_be_peak = whole.anon_bytes > peaks.anon_bytes || whole.shmem_bytes > peaks.shmem_bytes;
-    let held = if !can_share || !may_be_peak {
+    let held = if !may_be_peak {
         whole
+    } else if !can_share {
+        total(&runners, Shared::Once) + total(&programs, Shared::Each)
     } else if Instant::now() < *shares_next {
         return;
     } else {
@@ -274,6 +289,17 @@ os.waitpid(child, 0)
     fn memory_that_two_processes_share_counts_once() {
         let mut child = std::process::Command::new("python3").args(["-c", SHARER]).spawn().unwrap();
         let watcher = Watcher::start(child.id(), Root::Program, Duration::from_millis(2));
+        assert!(child.wait().unwrap().success());
+        let peaks = watcher.stop();
+        assert!(peaks.processes >= 2 && (40_000_000..70_000_000).contains(&peaks.anon_bytes), "{peaks:?}");
+    }
+
+    /// It makes a process of itself that has all that it has.
+    #[test]
+    fn what_a_runner_shares_with_itself_counts_once() {
+        let script = "import os, time; x = b'x' * 40000000; child = os.fork(); time.sleep(0.5); child and os.wait()";
+        let mut child = std::process::Command::new("python3").args(["-c", script]).spawn().unwrap();
+        let watcher = Watcher::start(child.id(), Root::Runner, Duration::from_millis(2));
         assert!(child.wait().unwrap().success());
         let peaks = watcher.stop();
         assert!(peaks.processes >= 2 && (40_000_000..70_000_000).contains(&peaks.anon_bytes), "{peaks:?}");
