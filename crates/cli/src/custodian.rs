@@ -33,7 +33,7 @@ use sys::uffd::{Uffd, Unserved};
 
 use crate::failure::say;
 use crate::swap::Place;
-use crate::{proc, table, tracers};
+use crate::{entries, proc, tracers};
 
 /// Between two looks whether memory without an agent is still somebody's.
 const LOOK: Duration = Duration::from_millis(20);
@@ -193,9 +193,9 @@ impl<'place> Custodian<'place> {
         let now = Instant::now();
         if now >= self.next_look {
             self.next_look = now + LOOK_BEHIND;
-            table::bury_the_dead(self.ledger);
+            entries::bury_the_dead(self.ledger);
         }
-        !self.wards.is_empty() || table::living(self.ledger).next().is_some()
+        !self.wards.is_empty() || entries::living(self.ledger).next().is_some()
     }
 
     /// Waits for calls, for agents that end and for those that they leave. Says whether the run is over.
@@ -219,7 +219,7 @@ impl<'place> Custodian<'place> {
         while let Some(line) = next(&self.receptions) {
             has_called = true;
             if self.wards.iter().map(Ward::held).sum::<usize>() < self.held_max {
-                self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: false });
+                self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: self.run.is_none() });
             } else if !self.has_told {
                 self.has_told = true;
                 say(format_args!(

@@ -9,6 +9,7 @@ mod budget;
 mod custodian;
 mod custody;
 mod doctor;
+mod entries;
 mod failure;
 mod manual;
 mod numbers;

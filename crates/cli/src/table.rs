@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use page::ByteCount;
-use pager::ledger::tracing::{AgentThread, Traceable};
+use pager::ledger::tracing::AgentThread;
 use pager::ledger::{Counter, Gauge, Ledger, Phase, Process};
 use serde::Serialize;
 use sys::proc_files::Condition;
 
+use crate::entries;
 use crate::numbers::Numbers;
 use crate::proc::{self, Stat, has_stopped_thread};
 use crate::promises::Promises;
@@ -223,7 +224,7 @@ impl Table {
         let phase = Phase::from_number(entry.phase.load(Acquire));
         let mut numbers = tracked.numbers(entry, phase);
         numbers.clear_gauges();
-        free(entry);
+        entries::free(entry);
         let (pid, name) = (tracked.pid, tracked.name);
         if self.dead.len() < DEAD_MAX {
             self.dead.push(Rc::new(Record { pid, name, phase: phase_name(phase), alive: false, numbers }));
@@ -356,45 +357,10 @@ fn phase_name(phase: Phase) -> &'static str {
     }
 }
 
-/// The entries whose processes live.
-pub(crate) fn living(ledger: &Ledger) -> impl Iterator<Item = &Process> {
-    ledger.claimed().iter().filter(|entry| lives(entry))
-}
-
-/// Makes those of all others new: behind the run nobody else does.
-pub(crate) fn bury_the_dead(ledger: &Ledger) {
-    // Acquire: as in `follow`.
-    let claimed = ledger.claimed().iter().filter(|entry| entry.pid.load(Acquire) != 0);
-    claimed.filter(|entry| !lives(entry)).for_each(free);
-}
-
-fn lives(entry: &Process) -> bool {
-    let pid = entry.pid.load(Acquire);
-    pid != 0 && proc::lives(pid, entry.start_ticks.load(Relaxed), Stat::of(pid))
-}
-
-/// Makes an entry new. Its process has ended, so nobody else writes to it.
-fn free(entry: &Process) {
-    entry.phase.store(Phase::Free as u32, Relaxed);
-    let words = [
-        &entry.start_ticks,
-        &entry.watcher,
-        &entry.promised_bytes,
-        &entry.main_has_ended,
-        &entry.busy_since_ns,
-        &entry.reads,
-        &entry.footprint_peak,
-    ];
-    let rows = entry.gauges.iter().chain(&entry.peaks).chain(&entry.counters).chain(&entry.failure);
-    words.into_iter().chain(rows).for_each(|word| word.store(0, Relaxed));
-    entry.faults.iter().flat_map(|histogram| &histogram.buckets).for_each(|bucket| bucket.store(0, Relaxed));
-    entry.tracing.threads.iter().for_each(Traceable::forget);
-    // Release: whoever claims the entry next finds the zeros.
-    entry.pid.store(0, Release);
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Release;
+
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     use pager::ledger::Counter;
     use sys::host::SharedFile;
