@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -38,16 +38,17 @@ impl Custody {
         let (ours, his) = UnixStream::pair()?;
         // He handles none of those that are meant for us.
         let handled = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        let copied = sys::host::copy_process();
-        if copied == Ok(None) {
-            drop(ours);
-            custodian.serve(his);
-            std::process::exit(0)
-        }
+        let process = match sys::host::copy_process() {
+            Ok(Some(process)) => Ok(process),
+            Ok(None) => {
+                drop(ours);
+                custodian.serve(his);
+                std::process::exit(0)
+            }
+            Err(errno) => Err(anyhow!("no process for the custodian: {}", words(errno))),
+        };
         handled.thread_set_mask()?;
-        let copied = copied.map_err(|errno| anyhow!("no process for the custodian: {}", words(errno)))?;
-        let process = copied.context("this is not he")?;
-        Ok(Self { process, line: Some(ours), bytes: ByteCount::ZERO })
+        Ok(Self { process: process?, line: Some(ours), bytes: ByteCount::ZERO })
     }
 
     /// Becomes readable when he has ended.
