@@ -113,3 +113,32 @@ fn hear_at_end(mut line: UnixStream) -> std::io::Result<Option<u8>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use nix::sys::pthread::{pthread_kill, pthread_self};
+    use nix::sys::signal::Signal;
+
+    use super::*;
+
+    /// Threads that are traced end meanwhile, and each sends one; no call is made again by the kernel behind it.
+    #[test]
+    fn a_signal_does_not_hide_his_word() {
+        sys::host::interrupt_by(sys::host::Signal::URG).unwrap();
+        let waits = pthread_self();
+        for (word, heard) in [(Some(GOES_ON), Some(GOES_ON)), (None, None)] {
+            let (ours, mut his) = UnixStream::pair().unwrap();
+            let speaks = std::thread::spawn(move || {
+                for _ in 0..50 {
+                    pthread_kill(waits, Signal::SIGURG).unwrap();
+                    std::thread::sleep(PAUSE);
+                }
+                word.map(|word| his.write_all(&[word]).unwrap())
+            });
+            assert_eq!(hear_at_end(ours).unwrap(), heard);
+            speaks.join().unwrap();
+        }
+    }
+}
