@@ -57,8 +57,13 @@ pub fn run(mut command: Command, timeout: Duration, watch: Option<(Root, Duratio
     let asked_to_end = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     asked_to_end.thread_block()?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let start = Instant::now();
-    let mut child = command.spawn()?;
+    // On a thread that hears them: what it starts inherits that, and may be ended by others.
+    let begin = || {
+        asked_to_end.thread_unblock()?;
+        std::io::Result::Ok((Instant::now(), command.spawn()?))
+    };
+    let begun = std::thread::scope(|scope| scope.spawn(begin).join());
+    let (start, mut child) = begun.expect("it does not panic")?;
     let group = Pid::from_raw(child.id() as i32);
     std::thread::spawn(move || {
         let _ = asked_to_end.wait();
@@ -124,6 +129,15 @@ pub fn fnv(sum: u64, bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As a script does it with a server.
+    #[test]
+    fn what_is_measured_can_be_ended() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & kill -TERM $!; wait $!; echo $?"]);
+        let measured = run(command, Duration::from_secs(20), None).unwrap();
+        assert_eq!((&measured.stdout[..], measured.timed_out), ("143\n", false));
+    }
 
     #[test]
     fn fnv_vectors() {
