@@ -213,22 +213,24 @@ fn divide(tree: &[u32], role: Root) -> (Vec<u32>, Vec<u32>) {
 }
 
 fn sample(tree: &[u32], role: Root, peaks: &mut Peaks, shares_next: &mut Instant) {
-    let (runners, programs) = divide(tree, role);
-    let can_share = programs.len() > 1;
     peaks.processes = peaks.processes.max(tree.len());
     peaks.seen.extend(tree);
     let whole = total(tree, Shared::Each);
     // Without any page counted twice it was no peak: most looks need no walk.
     let may_be_peak = whole.anon_bytes > peaks.anon_bytes || whole.shmem_bytes > peaks.shmem_bytes;
-    let held = if !may_be_peak {
-        whole
-    } else if !can_share {
-        total(&runners, Shared::Once) + total(&programs, Shared::Each)
-    } else if Instant::now() < *shares_next {
-        return;
+    let held = if may_be_peak {
+        match divide(tree, role) {
+            (runners, programs) if programs.len() <= 1 => {
+                total(&runners, Shared::Once) + total(&programs, Shared::Each)
+            }
+            _ if Instant::now() < *shares_next => return,
+            _ => {
+                *shares_next = Instant::now() + SHARES_EVERY;
+                total(&holders(tree), Shared::Once)
+            }
+        }
     } else {
-        *shares_next = Instant::now() + SHARES_EVERY;
-        total(&holders(tree), Shared::Once)
+        whole
     };
     peaks.samples += 1;
     peaks.anon_bytes = peaks.anon_bytes.max(held.anon_bytes.min(whole.anon_bytes));

@@ -72,6 +72,10 @@ impl Custody {
     pub(crate) fn lose(&mut self) {
         self.line = None;
         self.reap();
+        self.tell_of_loss();
+    }
+
+    fn tell_of_loss(&self) {
         say(format_args!(
             "the custodian of this run (process {}) has been ended: who shares the memory of a process that is killed from now on, and outlives \
              it, reads zeros",
@@ -85,7 +89,7 @@ impl Custody {
         match hear_at_end(line) {
             Ok(Some(GOES_ON)) => tracers.hand_over(),
             Ok(_) if self.reap() => {}
-            Ok(_) => self.lose(),
+            Ok(_) => self.tell_of_loss(),
             // He is stopped, and hears it when he is continued.
             Err(_) => {}
         }
@@ -122,6 +126,16 @@ mod tests {
     use nix::sys::signal::Signal;
 
     use super::*;
+
+    #[test]
+    fn who_is_killed_has_not_ended_by_himself() {
+        for (script, is_well) in [("exit 0", true), ("exit 3", false), ("kill -9 $$", false)] {
+            let mut he = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+            let custody = Custody { process: he.id(), line: None, bytes: ByteCount::ZERO };
+            assert_eq!(custody.reap(), is_well, "{script}");
+            assert!(he.wait().is_err(), "nobody is left to be waited for");
+        }
+    }
 
     /// Threads that are traced end meanwhile, and each sends one; no call is made again by the kernel behind it.
     #[test]

@@ -22,7 +22,7 @@ use crate::arch::{self, number};
 use crate::{Errno, process};
 
 /// Descriptors that one handover can carry: the child's userfaultfd, and two for each ancestor with a swap file.
-pub const DESCRIPTORS_MAX: usize = 64;
+const DESCRIPTORS_MAX: usize = 64;
 
 /// Calls that may wait to be taken.
 const BACKLOG: i32 = 128;
@@ -191,37 +191,25 @@ impl AsFd for Line {
 }
 
 impl Line {
-    /// The same as [`Line::call_at_once`] by the file of a reception, which this path leads to.
-    pub fn call_at_once_by(path: &CStr) -> Result<Self, Errno> {
-        let socket = socket(FLAGS | SocketFlags::NONBLOCK)?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-        Ok(Self(socket))
-    }
-
     /// Calls the reception of that name.
     pub fn call(name: &[u8; 40]) -> Result<Self, Errno> {
-        let socket = socket(FLAGS)?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
-        Ok(Self(socket))
+        Self::connect(FLAGS, &SocketAddrUnix::new_abstract_name(name)?)
     }
 
     /// The same without waiting for anybody: AGAIN if too many have called and are not answered.
     pub fn call_at_once(name: &[u8; 40]) -> Result<Self, Errno> {
-        let socket = socket(FLAGS | SocketFlags::NONBLOCK)?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+        Self::connect(FLAGS | SocketFlags::NONBLOCK, &SocketAddrUnix::new_abstract_name(name)?)
+    }
+
+    /// The same by the file of a reception, which this path leads to.
+    pub fn call_at_once_by(path: &CStr) -> Result<Self, Errno> {
+        Self::connect(FLAGS | SocketFlags::NONBLOCK, &SocketAddrUnix::new(path)?)
+    }
+
+    fn connect(flags: SocketFlags, address: &SocketAddrUnix) -> Result<Self, Errno> {
+        let socket = socket(flags)?;
+        rustix::net::connect(&socket, address)?;
         Ok(Self(socket))
-    }
-
-    /// A line by the descriptor of that number, of which it takes a duplicate.
-    pub fn by_number(number: i32) -> Result<Self, Errno> {
-        // SAFETY: a number that is not open answers BADF, and of an open one there is only one more descriptor.
-        let lent = unsafe { BorrowedFd::borrow_raw(number) };
-        rustix::io::fcntl_dupfd_cloexec(lent, 0).map(Self)
-    }
-
-    /// A descriptor that came in a message as the line to somebody else.
-    pub fn adopt(socket: OwnedFd) -> Self {
-        Self(socket)
     }
 
     /// Gives it a number of at least `above`.

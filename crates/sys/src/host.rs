@@ -37,18 +37,6 @@ impl<T: Shared> SharedFile<T> {
         rustix::fs::ftruncate(&file, size_of::<T>() as u64)?;
         // A file that another process makes shorter would turn our next read into SIGBUS.
         rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW)?;
-        Self::map(file)
-    }
-
-    /// One that another process has created so, and sent.
-    pub fn adopt(file: OwnedFd) -> Result<Self, Errno> {
-        let is_sealed = rustix::fs::fcntl_get_seals(&file)?.contains(rustix::fs::SealFlags::SHRINK);
-        let is_whole = rustix::fs::fstat(&file)?.st_size as u64 == size_of::<T>() as u64;
-        if is_sealed && is_whole { Self::map(file) } else { Err(Errno::INVAL) }
-    }
-
-    /// Its size is that of a `T`, and it cannot shrink.
-    fn map(file: OwnedFd) -> Result<Self, Errno> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anybody else uses.
         let mapping = unsafe {
             let access = ProtFlags::READ | ProtFlags::WRITE;
