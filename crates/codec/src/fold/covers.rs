@@ -37,12 +37,12 @@ pub(super) static COVER_OF: CoverOf = {
     CoverOf(numbers)
 };
 
-/// For each code of a word, how many literals it has.
-pub(super) static LITERALS: [u8; 256] = {
+/// For each code of a word, how many literals it has. As wide as what they are added to, so that one step loads and adds.
+pub(super) static LITERALS: [usize; 256] = {
     let mut literals = [0; 256];
     let mut code = 0;
     while code < 256 {
-        literals[code] = COVERS[code >> CHOICE_BITS].count_ones() as u8;
+        literals[code] = COVERS[code >> CHOICE_BITS].count_ones() as usize;
         code += 1;
     }
     literals

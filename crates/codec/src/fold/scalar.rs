@@ -43,40 +43,63 @@ impl Words for Scalar {
 
     #[inline(always)]
     fn unpack(self, bytes: u64, cover: usize, predictor: u64) -> u64 {
-        let [first, second] = &RUNS[cover % COVERS.len()];
-        let told = bytes.wrapping_mul(first.by) & first.bytes | bytes.wrapping_mul(second.by) & second.bytes;
-        told | predictor & !(first.bytes | second.bytes)
+        let Unpacking { low, by, high, kept } = UNPACKINGS[cover % COVERS.len()];
+        bytes & low | bytes.wrapping_mul(by) & high | predictor & kept
     }
 }
 
-/// A run of bytes that are told.
+/// How to put bytes where a mask has bits: those of a run from the lowest byte on lie there, and those of the one other run it may have behind
+/// them. Each of these is all ones in its bytes.
 #[derive(Clone, Copy)]
-struct Run {
-    /// What moves the first of its bytes there: a multiplication, as a shift by a variable takes three steps.
+struct Unpacking {
+    /// The run from the lowest byte on.
+    low: u64,
+    /// What moves the other run to its place: a multiplication, as a shift by a variable takes three steps.
     by: u64,
-    /// All ones in its bytes.
-    bytes: u64,
+    /// The other run.
+    high: u64,
+    /// The bytes that are not told.
+    kept: u64,
 }
 
-/// For each mask the two runs that it has at most.
-static RUNS: [[Run; 2]; COVERS.len()] = {
-    let mut all = [[Run { by: 1, bytes: 0 }; 2]; COVERS.len()];
+impl Unpacking {
+    const fn new(mask: u8) -> Self {
+        let mask = mask as u64;
+        let first = mask.trailing_ones();
+        let other = mask >> first << first;
+        if other == 0 {
+            return Self { low: bytes_of(mask), by: 0, high: 0, kept: !bytes_of(mask) };
+        }
+        let start = other.trailing_zeros();
+        assert!((other >> start).trailing_ones() == other.count_ones(), "a mask has one run more at most");
+        Self {
+            low: bytes_of(mask ^ other),
+            by: 1 << (8 * (start - first)),
+            high: bytes_of(other),
+            kept: !bytes_of(mask),
+        }
+    }
+}
+
+/// All ones in the bytes of a mask.
+const fn bytes_of(mask: u64) -> u64 {
+    let (mut bytes, mut at) = (0, 0);
+    while at < 8 {
+        bytes |= (mask >> at & 1) * 0xff << (8 * at);
+        at += 1;
+    }
+    bytes
+}
+
+/// For each mask.
+static UNPACKINGS: [Unpacking; COVERS.len()] = {
+    let mut unpackings = [Unpacking::new(0); COVERS.len()];
     let mut number = 0;
     while number < COVERS.len() {
-        let (mut at, mut count, mut run) = (0, 0, 0);
-        while at < 8 {
-            if COVERS[number] >> at & 1 == 1 {
-                // The third, of which there is none, would not compile.
-                all[number][run].by = 1 << (8 * (at - count));
-                all[number][run].bytes |= 0xff << (8 * at);
-                count += 1;
-                run += (at < 7 && COVERS[number] >> (at + 1) & 1 == 0) as usize;
-            }
-            at += 1;
-        }
+        unpackings[number] = Unpacking::new(COVERS[number]);
         number += 1;
     }
-    all
+    unpackings
 };
 
 impl frequent::Path for Scalar {

@@ -214,12 +214,19 @@ fn noise_is_stored_and_records_with_one_pointer_are_not() {
 
 #[test]
 fn where_few_words_are_zero_all_are_listed() {
-    let mut page = PageBytes::ZERO;
-    for (at, word) in page.0.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        // 448 of 512.
-        *word = if at % 8 == 7 { 0 } else { 0x7f00_0000_0000 + at as u64 * 256 }.to_le_bytes();
-    }
-    let mut encoding = encoding(Scalar, Level::Plain, &page, &mut Box::new(Workspace::EMPTY));
+    let page_of = |words: usize| {
+        let mut page = PageBytes::ZERO;
+        for (at, word) in page.0.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            // All over the page.
+            let is_zero = at * (WORDS - words) % WORDS < WORDS - words;
+            *word = if is_zero { 0 } else { 0x7f00_0000_0000 + at as u64 * 256 }.to_le_bytes();
+        }
+        page
+    };
+    let mut workspace = Box::new(Workspace::EMPTY);
+    assert_eq!(encoding(Scalar, Level::Plain, &page_of(399), &mut workspace)[..2], 399_u16.to_le_bytes());
+    let page = page_of(400);
+    let mut encoding = encoding(Scalar, Level::Plain, &page, &mut workspace);
     assert_eq!(encoding[..2], 512_u16.to_le_bytes());
     let mut decoded = PageBytes::ZERO;
     assert_eq!(decode(Scalar, &encoding, &mut decoded), Ok(()));

@@ -93,7 +93,7 @@ pub(super) fn encode(with: impl Words, groups: usize, places: Places, workspace:
             codes[lane] = number << CHOICE_BITS | choice;
             let told = with.pack(group_words[lane], COVERS[usize::from(number)]);
             literals[literal_count..literal_count + 8].copy_from_slice(&told.to_le_bytes());
-            literal_count += usize::from(LITERALS[usize::from(codes[lane])]);
+            literal_count += LITERALS[usize::from(codes[lane])];
         }
     }
     literal_count
@@ -110,26 +110,54 @@ impl Steps {
 #[inline(always)]
 pub(super) fn prepare(codes: &[u8], steps: &mut Steps) -> usize {
     steps.0.as_flattened_mut()[..codes.len()].copy_from_slice(codes);
-    codes.iter().map(|code| usize::from(LITERALS[usize::from(*code)])).sum()
+    codes.iter().map(|code| LITERALS[usize::from(*code)]).sum()
 }
 
-/// The words that a group is rebuilt from, and its own, and more, so that no place is behind them.
-const REACH: usize = 64;
+/// A word as it lies in a page.
+type Word = [u8; 8];
 
 /// See [`Path::rebuild`](super::Path::rebuild).
 #[inline(always)]
-pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, mut literals: &[u8], page: &mut PageBytes) {
-    let mut words = [0; WORDS + REACH];
+pub(super) fn rebuild(with: impl Words, head: &Head<'_>, steps: &Steps, literals: &[u8], page: &mut PageBytes) {
     let mut table = head.places.table();
     for places in &mut table {
         // Where zero is: the last word of the group itself, until it is written.
         places[0] = (WINDOW + GROUP - 1) as u8;
     }
-    for (group, codes) in steps.0.iter().enumerate().take(head.list.groups()) {
-        let bytes = literals.first_chunk().expect("there is something behind the literals");
-        literals = &literals[rebuild_group(with, &table, codes, bytes, &mut words[group * GROUP..])..];
+    let groups = &steps.0[..head.list.groups()];
+    if head.list.is_all() {
+        // Before the first words of a page there is no room for zeros. Those behind them have the page itself for a window.
+        let (first, others) = groups.split_at(WINDOW / GROUP);
+        let mut words = [Word::default(); 2 * WINDOW];
+        let literals = rebuild_groups(with, &table, first, literals, &mut words);
+        let page = page.0.as_chunks_mut().0;
+        page[..WINDOW].copy_from_slice(&words[WINDOW..]);
+        rebuild_groups(with, &table, others, literals, page);
+        return;
     }
-    unlist(head, &words, page);
+    let mut words = [Word::default(); WINDOW + WORDS + GROUP];
+    rebuild_groups(with, &table, groups, literals, &mut words);
+    match head.list.unlisted {
+        Unlisted::Zeros => unlist::<true>(head, &words, page),
+        Unlisted::Repeats => unlist::<false>(head, &words, page),
+    }
+}
+
+/// Writes the words of groups behind the window of the first, and returns the literals behind theirs.
+#[inline(always)]
+fn rebuild_groups<'a>(
+    with: impl Words,
+    table: &[[u8; CHOICES]; GROUP],
+    groups: &[[u8; GROUP]],
+    mut literals: &'a [u8],
+    words: &mut [Word],
+) -> &'a [u8] {
+    for (group, codes) in groups.iter().enumerate() {
+        let bytes = literals.first_chunk().expect("there is something behind the literals");
+        let words = words[group * GROUP..].first_chunk_mut().expect("there is room for each group of a page");
+        literals = &literals[rebuild_group(with, table, codes, bytes, words)..];
+    }
+    literals
 }
 
 /// Writes the words of a group behind their window, and returns how many literals they took.
@@ -139,16 +167,16 @@ fn rebuild_group(
     table: &[[u8; CHOICES]; GROUP],
     codes: &[u8; GROUP],
     literals: &[u8; BEHIND_LITERALS],
-    words: &mut [u64],
+    words: &mut [Word; WINDOW + GROUP],
 ) -> usize {
-    let words: &mut [u64; REACH] = words.first_chunk_mut().expect("there is room for each group of a page");
+    words[WINDOW + GROUP - 1] = Word::default();
     let mut at = 0;
     for lane in 0..GROUP {
         let code = usize::from(codes[lane]);
-        let place = usize::from(table[lane][code % CHOICES]);
+        let predictor = u64::from_le_bytes(words[usize::from(table[lane][code % CHOICES])]);
         let bytes = literals[at % (8 * GROUP)..].first_chunk().expect("eight are behind the last of the group");
-        words[WINDOW + lane] = with.unpack(u64::from_le_bytes(*bytes), code >> CHOICE_BITS, words[place % REACH]);
-        at += usize::from(LITERALS[code]);
+        words[WINDOW + lane] = with.unpack(u64::from_le_bytes(*bytes), code >> CHOICE_BITS, predictor).to_le_bytes();
+        at += LITERALS[code];
     }
     at
 }
@@ -197,25 +225,22 @@ pub(super) fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
 
 /// Puts the listed words in their places, and between them what is not listed.
 #[inline(always)]
-fn unlist(head: &Head<'_>, words: &[u64; WORDS + REACH], page: &mut PageBytes) {
-    if head.list.is_all() {
-        for (to, word) in page.0.as_chunks_mut::<8>().0.iter_mut().zip(&words[WINDOW..]) {
-            *to = word.to_le_bytes();
-        }
-        return;
-    }
+fn unlist<const ZEROS: bool>(head: &Head<'_>, words: &[Word; WINDOW + WORDS + GROUP], page: &mut PageBytes) {
     // The place of the last that was listed; before the first there are zeros.
     let (mut last, mut bytes) = (WINDOW - 1, 0);
-    let kept = if head.list.unlisted == Unlisted::Zeros { 0 } else { u64::MAX };
     for (at, block) in page.0.as_chunks_mut::<{ 8 * GROUP }>().0.iter_mut().enumerate() {
         let is_there = (head.list.bitmap_bytes >> at) as u8 & 1;
         let bits = head.bitmap.get(bytes).copied().unwrap_or_default() & is_there.wrapping_neg();
         bytes += usize::from(is_there);
-        for (lane, word) in block.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let words: &[Word; GROUP + 1] = words[last..].first_chunk().expect("there are eight more than are listed");
+        let mut next = 0;
+        for (lane, to) in block.as_chunks_mut().0.iter_mut().enumerate() {
             let listed = u64::from(bits >> lane & 1);
-            last += listed as usize;
-            *word = (words[last] & (listed.wrapping_neg() | kept)).to_le_bytes();
+            next += listed as usize;
+            let word = u64::from_le_bytes(words[next]);
+            *to = (if ZEROS { word & listed.wrapping_neg() } else { word }).to_le_bytes();
         }
+        last += next;
     }
 }
 

@@ -198,7 +198,7 @@ unsafe fn rebuild_group(
         let word = _mm_shuffle_epi8(_mm_castpd_si128(both), entry(&OVERS, code >> CHOICE_BITS));
         // SAFETY: writes eight bytes, for which there is room, as the caller promises.
         unsafe { _mm_storel_epi64(group.wrapping_add(lane).cast(), word) };
-        at += usize::from(LITERALS[code]);
+        at += LITERALS[code];
     }
     at
 }

@@ -130,7 +130,7 @@ fn pack_literals(
         let packed = _mm_shuffle_epi8(_mm_cvtsi64_si128(word.cast_signed()), entry(&COVER_PACKS, cover));
         // SAFETY: writes eight bytes, which there are: no word before it took more.
         unsafe { _mm_storel_epi64(to.as_mut_ptr().wrapping_add(at).cast(), packed) };
-        at += usize::from(LITERALS[cover << CHOICE_BITS]);
+        at += LITERALS[cover << CHOICE_BITS];
     }
     at
 }

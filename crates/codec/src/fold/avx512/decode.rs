@@ -121,19 +121,18 @@ pub(super) fn rebuild(head: &Head<'_>, steps: &[Steps], literals: &[u8], page: &
         // The zero that the first word may repeat; and what the last loads reach.
         buffer[0].write([0; VECTOR_BYTES]);
         buffer[end].write([0; VECTOR_BYTES]);
-        buffer[end + 1].write([0; VECTOR_BYTES]);
         &mut buffer[1..end]
     };
     rebuild_words(steps, literals, words);
     if !head.list.is_all() {
         // SAFETY: these are the vectors that have been written.
-        let written = unsafe { buffer[..end + 2].assume_init_ref() };
-        unpack(head, written.as_flattened(), page);
+        let written = unsafe { buffer[..=end].assume_init_ref() };
+        unpack(head, written.as_flattened().as_chunks().0, page);
     }
 }
 
-/// Listed words, a vector before them, and two behind.
-const VECTORS: usize = 1 + GROUPS + 2;
+/// Listed words, and a vector before them and behind.
+const VECTORS: usize = 1 + GROUPS + 1;
 
 /// Where a vector is to be written.
 type Vector = MaybeUninit<[u8; VECTOR_BYTES]>;
@@ -179,71 +178,77 @@ fn rebuild_words(steps: &[Steps], mut literals: &[u8], words: &mut [Vector]) {
 }
 
 /// For each byte of the bitmap, where its words are among the listed ones behind those before; eight where there is zero.
-static RANKS: [u64; 256] = ranks(8);
-
-/// The same where words repeat the one before them: counted from the last of the blocks before.
-static REPEATED_RANKS: [u64; 256] = ranks(0);
-
-/// As many words as are listed up to each, less those that are not counted; with `unlisted` added where one is not listed, if that is not zero.
-const fn ranks(unlisted: u64) -> [u64; 256] {
+static RANKS: [u64; 256] = {
     let mut ranks = [0; 256];
     let mut bits = 0;
     while bits < 256 {
         let (mut at, mut count) = (0, 0);
-        while at < 8 {
-            let listed = bits >> at as usize & 1 == 1;
-            let rank = match (unlisted, listed) {
-                (0, _) => count + listed as u64,
-                (_, true) => count,
-                _ => unlisted,
-            };
-            ranks[bits] |= rank << (8 * at);
-            count += listed as u64;
+        while at < GROUP {
+            let is_listed = bits >> at & 1 == 1;
+            ranks[bits] |= (if is_listed { count } else { GROUP as u64 }) << (8 * at);
+            count += is_listed as u64;
             at += 1;
         }
         bits += 1;
     }
     ranks
-}
+};
 
-/// Puts the listed words in their places, and between them what is not listed.
+/// The same where words repeat the one before them: counted from the first if that is listed, else from the last of those before.
+static REPEATED_RANKS: [u64; 256] = {
+    let mut ranks = [0; 256];
+    let mut bits = 0_usize;
+    while bits < 256 {
+        let mut at = 0;
+        while at < GROUP {
+            let listed = (bits & ((2 << at) - 1)).count_ones() as u64;
+            ranks[bits] |= (listed - (bits & 1) as u64) << (8 * at);
+            at += 1;
+        }
+        bits += 1;
+    }
+    ranks
+};
+
+/// Puts the listed words in their places, and between them what is not listed. There is a vector before them, and one behind.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi2,avx512bitalg,popcnt")]
 #[inline]
-fn unpack(head: &Head<'_>, words: &[u8], page: &mut PageBytes) {
-    let mut bitmap = [0; BITMAP_BYTES];
+fn unpack(head: &Head<'_>, words: &[[u8; 8]], page: &mut PageBytes) {
+    let mut bitmap = [0; GROUP];
     // SAFETY: reads one byte for each bit of the mask, which is as many as the area has.
     let bits = unsafe { _mm512_maskz_expandloadu_epi8(head.list.bitmap_bytes, head.bitmap.as_ptr().cast()) };
-    store(&mut bitmap, bits);
+    store_words(&mut bitmap, bits);
+    let zeros = head.list.unlisted == Unlisted::Zeros;
     let mut next = GROUP;
-    let zero = _mm512_setzero_si512();
-    if head.list.unlisted == Unlisted::Zeros {
-        // Eight blocks in each turn, because a turn takes as long as a block.
-        for (blocks, bits) in page.0.as_chunks_mut::<{ 8 * VECTOR_BYTES }>().0.iter_mut().zip(bitmap.as_chunks::<8>().0)
-        {
-            for (bytes, &listed) in blocks.as_chunks_mut().0.iter_mut().zip(bits) {
-                let ranks = by_lanes(RANKS[usize::from(listed)]);
-                store(bytes, _mm512_permutex2var_epi64(load_at(words, next), ranks, zero));
-                next += listed.count_ones() as usize;
-            }
+    // Eight blocks in each turn, because a turn takes as long as a block.
+    for (blocks, bits) in page.0.as_chunks_mut::<{ 8 * VECTOR_BYTES }>().0.iter_mut().zip(bitmap) {
+        let (blocks, listed) = (blocks.as_chunks_mut().0, bits.count_ones() as usize);
+        // From the last of those before on.
+        let words = &words[next - 1..][..1 + listed + GROUP];
+        if zeros {
+            unpack_blocks::<true>(words, bits, blocks);
+        } else {
+            unpack_blocks::<false>(words, bits, blocks);
         }
-        return;
-    }
-    for (blocks, bits) in page.0.as_chunks_mut::<{ 8 * VECTOR_BYTES }>().0.iter_mut().zip(bitmap.as_chunks::<8>().0) {
-        for (bytes, &listed) in blocks.as_chunks_mut().0.iter_mut().zip(bits) {
-            let ranks = by_lanes(REPEATED_RANKS[usize::from(listed)]);
-            let (near, far) = (load_at(words, next - 1), load_at(words, next + GROUP - 1));
-            store(bytes, _mm512_permutex2var_epi64(near, ranks, far));
-            next += listed.count_ones() as usize;
-        }
+        next += listed;
     }
 }
 
-/// A vector of words from one on, or the last if there are not so many.
-#[target_feature(enable = "avx512f")]
+/// The same of eight blocks, of a bit for each word; `words` has the last one before them, theirs, and eight more.
+#[target_feature(enable = "avx512f,popcnt")]
 #[inline]
-fn load_at(words: &[u8], at: usize) -> __m512i {
-    assert!(words.len() >= VECTOR_BYTES);
-    let at = words.as_ptr().wrapping_add((8 * at).min(words.len() - VECTOR_BYTES));
-    // SAFETY: reads 64 bytes, which there are from there on.
-    unsafe { _mm512_loadu_si512(at.cast()) }
+fn unpack_blocks<const ZEROS: bool>(words: &[[u8; 8]], bits: u64, blocks: &mut [[u8; VECTOR_BYTES]]) {
+    assert!(words.len() > bits.count_ones() as usize + GROUP);
+    let mut next = words.as_ptr().wrapping_add(1);
+    for (bytes, listed) in blocks.iter_mut().zip(bits.to_le_bytes()) {
+        let (ranks, from) = if ZEROS {
+            (RANKS[usize::from(listed)], next)
+        } else {
+            (REPEATED_RANKS[usize::from(listed)], next.wrapping_add(usize::from(listed & 1)).wrapping_sub(1))
+        };
+        // SAFETY: reads eight words, which there are: before them are no more than those of the blocks before, and theirs first.
+        let words = unsafe { _mm512_loadu_si512(from.cast()) };
+        store(bytes, _mm512_permutex2var_epi64(words, by_lanes(ranks), _mm512_setzero_si512()));
+        next = next.wrapping_add(listed.count_ones() as usize);
+    }
 }
