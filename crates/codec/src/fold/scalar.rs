@@ -85,7 +85,7 @@ impl Unpacking {
 const fn bytes_of(mask: u64) -> u64 {
     let (mut bytes, mut at) = (0, 0);
     while at < 8 {
-        bytes |= (mask >> at & 1) * 0xff << (8 * at);
+        bytes |= ((mask >> at & 1) * 0xff) << (8 * at);
         at += 1;
     }
     bytes

@@ -79,30 +79,42 @@ const SELECT: i32 = 0xca;
 /// Of three numbers the bits of the first that are in the second, and those of the third.
 const AND_OR: i32 = 0xea;
 
-/// Unpacks masks and places for eight groups at once; see [`Path::prepare`].
+/// See [`Path::prepare`].
 #[target_feature(
     enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,bmi2,popcnt"
 )]
 pub(super) fn prepare<'a>(head: &Head<'_>, codes: &[u8], room: &'a mut Room) -> (usize, &'a [Steps]) {
     let table = place_table(head.places);
-    let codes = codes.chunks(VECTOR_BYTES);
-    let tiles = codes.len();
+    let (whole, rest) = codes.as_chunks();
+    let tiles = codes.len().div_ceil(VECTOR_BYTES);
     let mut sums = _mm512_setzero_si512();
-    for (codes, steps) in codes.zip(&mut *room) {
-        let codes = load_first(codes);
-        let numbers = _mm512_srli_epi16::<{ CHOICE_BITS as u32 }>(codes);
-        let told = _mm512_permutexvar_epi8(numbers, load_bytes(&COVERS_TWICE));
-        let rows = _mm512_ternarylogic_epi64::<AND_OR>(codes, _mm512_set1_epi8(CHOICES as i8 - 1), load_bytes(&ROWS));
-        let places = _mm512_permutexvar_epi8(rows, table);
-        let near = _mm512_ror_epi64::<8>(places);
-        let places = _mm512_ternarylogic_epi64::<SELECT>(_mm512_set1_epi8(NEAR), near, places);
-        sums = _mm512_add_epi64(sums, _mm512_popcnt_epi64(told));
-        let steps = steps.write(Steps { told: [0; TILE], places: [0; TILE] });
-        store_words(&mut steps.told, told);
-        store_words(&mut steps.places, places);
+    let (steps, last) = room[..tiles].split_at_mut(whole.len());
+    for (codes, steps) in whole.iter().zip(steps) {
+        sums = _mm512_add_epi64(sums, prepare_tile(load_bytes(codes), table, steps));
+    }
+    for steps in last {
+        sums = _mm512_add_epi64(sums, prepare_tile(load_first(rest), table, steps));
     }
     // SAFETY: so many have been written.
     (_mm512_reduce_add_epi64(sums) as usize, unsafe { room[..tiles].assume_init_ref() })
+}
+
+/// Unpacks masks and places for eight groups at once, and returns how many literals each has.
+#[target_feature(
+    enable = "avx512f,avx512dq,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,bmi2,popcnt"
+)]
+#[inline]
+fn prepare_tile(codes: __m512i, table: __m512i, steps: &mut MaybeUninit<Steps>) -> __m512i {
+    let numbers = _mm512_srli_epi16::<{ CHOICE_BITS as u32 }>(codes);
+    let told = _mm512_permutexvar_epi8(numbers, load_bytes(&COVERS_TWICE));
+    let rows = _mm512_ternarylogic_epi64::<AND_OR>(codes, _mm512_set1_epi8(CHOICES as i8 - 1), load_bytes(&ROWS));
+    let places = _mm512_permutexvar_epi8(rows, table);
+    let near = _mm512_ror_epi64::<8>(places);
+    let places = _mm512_ternarylogic_epi64::<SELECT>(_mm512_set1_epi8(NEAR), near, places);
+    let steps = steps.write(Steps { told: [0; TILE], places: [0; TILE] });
+    store_words(&mut steps.told, told);
+    store_words(&mut steps.places, places);
+    _mm512_popcnt_epi64(told)
 }
 
 /// Rebuilds the page; see [`Path::rebuild`].
@@ -246,7 +258,7 @@ fn unpack_blocks<const ZEROS: bool>(words: &[[u8; 8]], bits: u64, blocks: &mut [
         } else {
             (REPEATED_RANKS[usize::from(listed)], next.wrapping_add(usize::from(listed & 1)).wrapping_sub(1))
         };
-        // SAFETY: reads eight words, which there are: before them are no more than those of the blocks before, and theirs first.
+        // SAFETY: reads eight words, which there are: no more come before them than the first, and those of the blocks before.
         let words = unsafe { _mm512_loadu_si512(from.cast()) };
         store(bytes, _mm512_permutex2var_epi64(words, by_lanes(ranks), _mm512_setzero_si512()));
         next = next.wrapping_add(listed.count_ones() as usize);

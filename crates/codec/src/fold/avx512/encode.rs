@@ -53,15 +53,9 @@ fn cover_of(different: __m512i) -> __m512i {
 /// See [`Path::list`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2,popcnt")]
 pub(super) fn list(page: &PageBytes, workspace: &mut Workspace) -> List {
-    let (not_zero, not_repeated) = listed_words(page);
+    let (not_zero, not_repeated) = listed_words(page, workspace.words[WINDOW..].as_chunks_mut().0);
     let unlisted = Unlisted::shorter(ones(&not_zero), ones(&not_repeated));
-    let Some(unlisted) = unlisted else {
-        let to = workspace.words[WINDOW..].as_chunks_mut().0;
-        for (to, words) in to.iter_mut().zip(page.0.as_chunks().0) {
-            store_words(to, load_bytes(words));
-        }
-        return List::ALL;
-    };
+    let Some(unlisted) = unlisted else { return List::ALL };
     let bitmap = if unlisted == Unlisted::Zeros { not_zero } else { not_repeated };
     let bits = load(&bitmap);
     let bitmap_bytes = _mm512_test_epi8_mask(bits, bits);
@@ -97,14 +91,15 @@ static ORDERS: [u64; 256] = {
     orders
 };
 
-/// A bit for each word that is not zero, and for each that is not the same as the one before.
+/// A bit for each word that is not zero, and for each that is not the same as the one before. All words are copied, for a page that lists them.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn listed_words(page: &PageBytes) -> ([u64; GROUP], [u64; GROUP]) {
+fn listed_words(page: &PageBytes, all: &mut [[u64; GROUP]]) -> ([u64; GROUP], [u64; GROUP]) {
     let (mut not_zero, mut not_repeated) = ([0; BITMAP_BYTES], [0; BITMAP_BYTES]);
-    for block in 0..BITMAP_BYTES {
+    for (block, all) in all.iter_mut().enumerate().take(BITMAP_BYTES) {
         let at = block * VECTOR_BYTES;
         let words = load_bytes(part(&page.0, at));
+        store_words(all, words);
         let before = if at == 0 {
             _mm512_alignr_epi64::<7>(words, _mm512_setzero_si512())
         } else {
