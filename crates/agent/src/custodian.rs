@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 
-use pager::ledger::{Ledger, SWAP_FILE, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{ENABLE, Ledger, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
 use sys::file::File;
 use sys::handover::{Line, Secret};
+use sys::uffd::{Device, Uffd};
 use sys::{Errno, thread};
 
 const PAUSE: Duration = Duration::from_millis(1);
@@ -64,6 +65,16 @@ impl Custodian {
         let mut opened = None;
         self.ask(SWAP_FILE)?.receive(ANSWER_MAX, &mut |file, _| opened = File::from_fd(file).ok()).ok()?;
         opened
+    }
+
+    /// A userfaultfd of this process for all faults, to which it has no right itself.
+    pub(crate) fn userfaultfd(&self) -> Option<Uffd> {
+        let line = self.ask(USERFAULTFD)?;
+        let mut made = None;
+        line.receive(ANSWER_MAX, &mut |device, _| made = Device::adopt(device).make().ok()).ok()?;
+        let made = made?;
+        line.send(ENABLE, &[made.number()]).ok()?;
+        line.hear(ANSWER_MAX).is_ok().then_some(made)
     }
 
     /// `None`: he cannot be reached, or whoever has his name now is somebody else's.

@@ -24,11 +24,12 @@ use sys::linux::{Linux, Openings, Quarters};
 use sys::proc_files::Condition;
 use sys::process::RaisedLimit;
 use sys::thread;
-use sys::uffd::Faults;
+use sys::uffd::{Faults, Uffd};
 use sys::{Area, Errno};
 
 use crate::afterlife::Afterlife;
 use crate::crew::Crew;
+use crate::custodian::Custodian;
 use crate::custody::Custody;
 use crate::entry::Membership;
 use crate::failure::{end, fail, say};
@@ -176,8 +177,9 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let frames = frames_for(PageCount(budget / PAGE_BYTES as u64));
     let quarters = Quarters::reserve(frames, agent.stack).map_err(Obstacle::of("no address space"))?;
     let openings = Openings::open(None).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
-    let kernel =
-        Linux::open(quarters, faults(membership), openings).map_err(Obstacle::of("userfaultfd is not permitted"))?;
+    let kernel = memory(membership)
+        .and_then(|memory| Linux::begin(memory, quarters, openings))
+        .map_err(Obstacle::of("userfaultfd is not permitted"))?;
     let codec = chosen_codec(membership);
     let system = chosen_system(membership, codec);
     let (store, area) = open_store(membership, &system, codec).map_err(Obstacle::of("no address space"))?;
@@ -225,6 +227,15 @@ fn references(membership: &Membership) -> Option<&'static ReferenceLog> {
     let log = &membership.ledger.references;
     let start_ticks = membership.entry.start_ticks.load(Ordering::Relaxed);
     log.is_for(Owner { process: membership.entry.pid.load(Ordering::Relaxed), start_ticks }).then_some(log)
+}
+
+/// The userfaultfd of the program's memory. In a namespace of users there is no right to one for all faults, but the custodian's may be enough.
+fn memory(membership: &Membership) -> Result<Uffd, Errno> {
+    let faults = faults(membership);
+    Uffd::of_program(faults).or_else(|refused| match faults {
+        Faults::All => Custodian::of(membership.ledger).userfaultfd().ok_or(refused),
+        Faults::OfUserMode => Err(refused),
+    })
 }
 
 /// Which faults this run's userfaultfds serve.

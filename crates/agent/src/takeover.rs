@@ -104,7 +104,7 @@ fn take_over(agent: &Agent, keeper: *mut Keeper, no_crew: Option<Errno>) -> Resu
     let inherited = if child.is_some() { Inherited::Registered } else { Inherited::Unregistered };
     let renew = |parents: Linux| match child {
         Some(child) => Linux::inherit(child, parents.into_quarters(), means.openings),
-        None => Linux::open(parents.into_quarters(), faults, means.openings),
+        None => Linux::begin(Uffd::of_program(faults)?, parents.into_quarters(), means.openings),
     };
     // SAFETY: as above, nobody else uses the pager; the parent's descriptors are forgotten, not closed.
     unsafe { keeper.pager.resume_in_child(membership.entry, means.fresh, &changes, inherited, renew) }?;

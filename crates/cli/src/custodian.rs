@@ -23,13 +23,13 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use page::{PageCount, PageIndex};
-use pager::ledger::{Ledger, SWAP_FILE, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{ENABLE, Ledger, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
 use sys::file::File;
 use sys::handover::{Line, Received, Reception, Secret, new_secret};
 use sys::host::SharedFile;
 use sys::kernel::PageRange;
-use sys::uffd::{Uffd, Unserved};
+use sys::uffd::{Device, Uffd, Unserved, feature};
 
 use crate::failure::say;
 use crate::swap::Place;
@@ -58,6 +58,8 @@ struct Ward {
     memories: Vec<Uffd>,
     /// Somebody has been told why he is ended.
     told: bool,
+    /// It was no ward: it has got what a userfaultfd is made by, and will send the one that it has made.
+    makes: bool,
 }
 
 /// What a look at a ward came to.
@@ -219,7 +221,12 @@ impl<'place> Custodian<'place> {
         while let Some(line) = next(&self.receptions) {
             has_called = true;
             if self.wards.iter().map(Ward::held).sum::<usize>() < self.held_max {
-                self.wards.push(Ward { line: Some(line), memories: Vec::new(), told: self.run.is_none() });
+                self.wards.push(Ward {
+                    line: Some(line),
+                    memories: Vec::new(),
+                    told: self.run.is_none(),
+                    makes: false,
+                });
             } else if !self.has_told {
                 self.has_told = true;
                 say(format_args!(
@@ -279,7 +286,16 @@ impl Ward {
             match line.receive_any(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
                 // Once: an answer that nobody takes would be waited for. An agent has a line of its own for that.
                 Ok(Received::Asked(question, secret)) if self.memories.is_empty() => {
-                    let _ = answer(line, question, &secret, run);
+                    self.makes = answer(line, question, &secret, run).is_ok() && question == USERFAULTFD;
+                    if !self.makes {
+                        self.line = None;
+                    }
+                    return Heard::Something;
+                }
+                Ok(Received::Sent(ENABLE)) if self.makes => {
+                    if self.memories.drain(..).all(|memory| memory.enable(feature::NEEDED).is_ok()) {
+                        let _ = line.tell(ENABLE, [0; 3]);
+                    }
                     self.line = None;
                     return Heard::Something;
                 }
@@ -345,6 +361,8 @@ fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Run<'_>>) -> 
         WHICH_RUN => line.send(WHICH_RUN, &[run.number]),
         // Not its directory: that leads out of a sandbox.
         SWAP_FILE => line.send(SWAP_FILE, &[run.swap_file().ok_or(Errno::NOENT)?.number()]),
+        // Who may have all that the run's user has may have this, too.
+        USERFAULTFD => line.send(USERFAULTFD, &[Device::open()?.number()]),
         _ => Err(Errno::INVAL),
     }
 }
@@ -435,6 +453,32 @@ mod tests {
         assert_eq!((pid, number, links), (own, None, None), "the name alone is there for all to read");
         let (_, pid, number, links) = asked(Custodian { run: None, ..during() }, &secret);
         assert_eq!((pid, number, links), (own, None, None), "the run is over");
+    }
+
+    #[test]
+    fn who_has_no_right_to_a_userfaultfd_makes_one_that_is_enabled_for_it() {
+        if let Err(errno) = Device::open().and(Uffd::of_program(Faults::All)) {
+            return println!("skipped: userfaultfd: {errno:?}");
+        }
+        let secret = *b"is in a variable";
+        let mut custodian = custodian(Run::of(&ledger_file(), secret, None));
+        let mut make = |secret: &Secret| {
+            let line = Line::call_at_once(&custodian.receptions[0].name()).unwrap();
+            line.ask(USERFAULTFD, secret).unwrap();
+            custodian.admit();
+            custodian.look();
+            let mut made = None;
+            let _ = line.receive(Duration::ZERO, &mut |device, _| made = Device::adopt(device).make().ok());
+            (line, made)
+        };
+        assert!(make(b"is something els").1.is_none(), "the name alone is there for all to read");
+        let (line, made) = make(&secret);
+        let made = made.unwrap();
+        line.send(ENABLE, &[made.number()]).unwrap();
+        custodian.look();
+        assert_eq!(line.hear(Duration::ZERO), Ok((ENABLE, [0; 3])));
+        assert_eq!(made.enable(feature::NEEDED), Err(Errno::INVAL), "it is enabled already");
+        assert_eq!(shape(&custodian), [], "nobody is looked after");
     }
 
     /// Two processes that write to one file would read each other's pages, and a file that is none of the run's is the user's.

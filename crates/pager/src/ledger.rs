@@ -41,6 +41,10 @@ pub const WHO_AM_I: u8 = b'i';
 pub const WHICH_RUN: u8 = b'r';
 /// The same: a swap file.
 pub const SWAP_FILE: u8 = b's';
+/// The same, without the right to a userfaultfd for all faults, which the run has: what one can be made by.
+pub const USERFAULTFD: u8 = b'u';
+/// And that the one it has made is enabled, by who has the right.
+pub const ENABLE: u8 = b'e';
 
 /// Makes the agent misbehave on purpose, so that the watchdogs can be tested. `docs/userfaultfd.md` lists the values.
 pub const FAULT_VARIABLE: &str = "PLEAT_FAULT";

@@ -131,13 +131,8 @@ impl Quarters {
 }
 
 impl Linux {
-    /// Opens the program's userfaultfd; what is opened belongs to the calling thread's descriptor table.
-    pub fn open(quarters: Quarters, faults: Faults, openings: Openings) -> Result<Self, Errno> {
-        let features = match faults {
-            Faults::All => feature::NEEDED,
-            Faults::OfUserMode => feature::NEEDED_IN_USER_MODE,
-        };
-        let program = Uffd::open(features, faults)?;
+    /// Begins with the program's userfaultfd; what is opened belongs to the calling thread's descriptor table.
+    pub fn begin(program: Uffd, quarters: Quarters, openings: Openings) -> Result<Self, Errno> {
         program.register(area_range(&quarters.staging))?;
         quarters.badge.appear_in(&program)?;
         Self::inherit(program, quarters, openings)

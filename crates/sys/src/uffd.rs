@@ -77,6 +77,37 @@ pub enum Unserved {
     Layout,
 }
 
+/// /dev/userfaultfd. Whoever has it open, or is sent it, may make userfaultfds.
+#[derive(Debug)]
+pub struct Device(OwnedFd);
+
+impl Device {
+    /// Opens it, which its file permissions say who may.
+    pub fn open() -> Result<Self, Errno> {
+        use rustix::fs::{Mode, OFlags};
+        rustix::fs::open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map(Self)
+    }
+
+    /// Takes over what another process has opened and sent.
+    pub fn adopt(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// The number of its descriptor.
+    pub fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    /// Makes a userfaultfd of the memory of this process, which is of no use before somebody [enables](Uffd::enable) it.
+    pub fn make(&self) -> Result<Uffd, Errno> {
+        let args = [self.number() as usize, IOC_NEW, O_CLOEXEC_NONBLOCK, 0, 0, 0];
+        // SAFETY: this ioctl takes flags and returns a descriptor.
+        let fd = errno(unsafe { arch::syscall(number::IOCTL, args) })?;
+        // SAFETY: the descriptor has just been made and nobody else knows it.
+        Ok(Uffd(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+}
+
 /// An open userfaultfd.
 #[derive(Debug)]
 pub struct Uffd(OwnedFd);
@@ -87,24 +118,31 @@ impl Uffd {
         let flags = O_CLOEXEC_NONBLOCK | if faults == Faults::OfUserMode { USER_MODE_ONLY } else { 0 };
         // SAFETY: takes flags, returns a descriptor.
         let by_call = unsafe { arch::syscall(number::USERFAULTFD, [flags, 0, 0, 0, 0, 0]) };
-        let fd = match errno(by_call) {
-            Ok(fd) => fd,
-            Err(refused) if faults == Faults::All => Self::open_by_device().map_err(|_| refused)?,
+        let uffd = match errno(by_call) {
+            // SAFETY: the descriptor has just been made and nobody else knows it.
+            Ok(fd) => Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+            Err(refused) if faults == Faults::All => {
+                Device::open().and_then(|device| device.make()).map_err(|_| refused)?
+            }
             Err(refused) => return Err(refused),
         };
-        // SAFETY: the descriptor has just been made and nobody else knows it.
-        let uffd = Self(unsafe { OwnedFd::from_raw_fd(fd as i32) });
-        let mut api = [API, features, 0];
-        uffd.ioctl(UFFDIO_API, api.as_mut_ptr())?;
+        uffd.enable(features)?;
         Ok(uffd)
     }
 
-    fn open_by_device() -> Result<usize, Errno> {
-        use rustix::fs::{Mode, OFlags};
-        let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        let args = [device.as_raw_fd() as usize, IOC_NEW, O_CLOEXEC_NONBLOCK, 0, 0, 0];
-        // SAFETY: this ioctl takes flags and returns a descriptor.
-        errno(unsafe { arch::syscall(number::IOCTL, args) })
+    /// Opens the one of a managed program.
+    pub fn of_program(faults: Faults) -> Result<Self, Errno> {
+        let features = match faults {
+            Faults::All => feature::NEEDED,
+            Faults::OfUserMode => feature::NEEDED_IN_USER_MODE,
+        };
+        Self::open(features, faults)
+    }
+
+    /// The handshake. For the fork events who makes it needs `CAP_SYS_PTRACE`, not whose memory it is of.
+    pub fn enable(&self, features: u64) -> Result<(), Errno> {
+        let mut api = [API, features, 0];
+        self.ioctl(UFFDIO_API, api.as_mut_ptr())
     }
 
     /// Takes over the descriptor that a fork message brought, or that another process sent.

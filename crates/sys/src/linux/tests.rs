@@ -17,7 +17,9 @@ fn what_has_arrived_counts() {
 #[test]
 fn a_copy_gives_its_memory_away_whoever_held_its_lock() {
     let quarters = Quarters::reserve(PageCount(8), 0).unwrap();
-    let linux = match Openings::open(None).and_then(|openings| Linux::open(quarters, Faults::All, openings)) {
+    let linux = match Openings::open(None)
+        .and_then(|openings| Linux::begin(Uffd::of_program(Faults::All)?, quarters, openings))
+    {
         Ok(linux) => linux,
         Err(errno) => return println!("skipped: no userfaultfd: {errno:?}"),
     };
@@ -45,7 +47,7 @@ fn a_move_that_is_not_told_of_counts() {
     // Dropped after `linux`: to unmap what is registered would wait for somebody to read of it.
     let memory = Area::reserve(PAGES.bytes().0 as usize).unwrap();
     let linux = match Openings::open(None)
-        .and_then(|openings| Linux::open(Quarters::reserve(PAGES, 0)?, Faults::All, openings))
+        .and_then(|openings| Linux::begin(Uffd::of_program(Faults::All)?, Quarters::reserve(PAGES, 0)?, openings))
     {
         Ok(linux) => linux,
         Err(errno) => return println!("skipped: no userfaultfd: {errno:?}"),
