@@ -84,12 +84,13 @@ fn a_program_that_looks_for_leaks_stops_and_goes_on() {
     assert!(lines.len() == 4 && lines[0] == lines[1] && lines[3].ends_with("child 1"), "{told}");
 }
 
-/// In a namespace of process ids `pleat run` knows the agent's threads by other numbers.
+/// In a namespace of process ids `pleat run` knows the agent's threads by other numbers. With a /proc of its own: in ours what looks for leaks finds its threads
+/// at a process of that number, if there is one.
 #[test]
 fn where_its_agent_cannot_be_traced_it_runs_beside_the_budget() {
     let turn = turn("leaks-namespace");
     let Some(program) = compiled(&turn, "leaks.c", "-fsanitize=address") else { return };
-    let command = words(["unshare", "--pid", "--fork", &program]);
+    let command = words(["unshare", "--pid", "--fork", "--mount-proc", &program]);
     let before = plain(&command);
     if findings(&before).len() < 4 {
         return skipped(&format!("no namespaces, or no leaks are found: {}", before.stderr));
