@@ -293,10 +293,10 @@ impl Ward {
                     return Heard::Something;
                 }
                 Ok(Received::Sent(ENABLE)) if self.makes => {
-                    if self.memories.drain(..).all(|memory| memory.enable(feature::NEEDED).is_ok()) {
+                    if self.memories.pop().is_some_and(|memory| memory.enable(feature::NEEDED).is_ok()) {
                         let _ = line.tell(ENABLE, [0; 3]);
                     }
-                    self.line = None;
+                    (self.line, self.memories) = (None, Vec::new());
                     return Heard::Something;
                 }
                 Ok(_) => heard = heard.max(Heard::Something),

@@ -7,14 +7,15 @@ use core::time::Duration;
 use alloc::vec::Vec;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, UserfaultfdFlags};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::action::Action;
+use crate::uffd::{Device, Uffd};
 
 /// A type that may lie in memory shared with other processes.
 ///
@@ -153,7 +154,7 @@ pub fn try_userfaultfd() -> Result<(Way, u64), Errno> {
     match by_call {
         Ok(file) => Ok((Way::SystemCall, offer(&file, 0)?)),
         // EPERM: no privilege. EACCES: a security module. ENOSYS: not built in, or a seccomp filter that hides it.
-        Err(errno) => match by_device() {
+        Err(errno) => match Device::open().and_then(|device| device.make()) {
             Ok(file) => Ok((Way::Device, offer(&file, 0)?)),
             Err(_) => Err(errno),
         },
@@ -165,10 +166,10 @@ pub fn accepts_features(features: u64) -> Result<(), Errno> {
     let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
     // SAFETY: as in `try_userfaultfd`.
     let file = match unsafe { rustix::mm::userfaultfd(flags) } {
-        Ok(file) => file,
-        Err(_) => by_device()?,
+        Ok(file) => Uffd::adopt(file),
+        Err(_) => Device::open()?.make()?,
     };
-    offer(&file, features).map(|_| ())
+    file.enable(features)
 }
 
 /// Features of a userfaultfd that serves faults of user mode only, which everybody may open.
@@ -198,7 +199,7 @@ struct Api {
 }
 
 /// The handshake: the features the kernel has, if it accepts those asked for.
-fn offer(file: &OwnedFd, features: u64) -> Result<u64, Errno> {
+fn offer(file: &impl AsFd, features: u64) -> Result<u64, Errno> {
     const UFFD_API: u64 = 0xaa;
     const UFFDIO_API: rustix::ioctl::Opcode = rustix::ioctl::opcode::read_write::<Api>(0xaa, 0x3f);
     let mut api = Api { api: UFFD_API, features, ioctls: 0 };
@@ -207,37 +208,6 @@ fn offer(file: &OwnedFd, features: u64) -> Result<u64, Errno> {
     // SAFETY: the request above matches the descriptor, which is a userfaultfd.
     unsafe { rustix::ioctl::ioctl(file, request)? };
     Ok(api.features)
-}
-
-/// Makes a userfaultfd through the device.
-fn by_device() -> Result<OwnedFd, Errno> {
-    let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
-    // SAFETY: `New` describes USERFAULTFD_IOC_NEW, and the descriptor is the device it belongs to.
-    unsafe { rustix::ioctl::ioctl(&device, New(flags.bits())) }
-}
-
-/// `USERFAULTFD_IOC_NEW`: takes flags by value, returns a descriptor.
-struct New(u32);
-
-// SAFETY: the ioctl takes its argument by value and writes no memory; its result is a new descriptor that nobody else
-// owns.
-unsafe impl rustix::ioctl::Ioctl for New {
-    type Output = OwnedFd;
-    const IS_MUTATING: bool = false;
-
-    fn opcode(&self) -> rustix::ioctl::Opcode {
-        rustix::ioctl::opcode::none(0xaa, 0)
-    }
-
-    fn as_ptr(&mut self) -> *mut core::ffi::c_void {
-        core::ptr::without_provenance_mut(self.0 as usize)
-    }
-
-    unsafe fn output_from_ptr(result: rustix::ioctl::IoctlOutput, _: *mut core::ffi::c_void) -> Result<OwnedFd, Errno> {
-        // SAFETY: the kernel has just made this descriptor for us.
-        Ok(unsafe { OwnedFd::from_raw_fd(result) })
-    }
 }
 
 #[cfg(test)]
