@@ -1,4 +1,4 @@
-//! Failing loudly: one clear line on the program's standard error, the reason in the ledger, and the end.
+//! Failing loudly: one clear line for the user, the reason in the ledger, and the end.
 //!
 //! An agent that cannot serve faults any more must not leave: the kernel would answer the next access with zeros. So
 //! the program ends with it, by SIGKILL, which needs nobody's help.
@@ -12,7 +12,7 @@ use crate::entry::Membership;
 
 /// This process's entry in the ledger, for the panic handler.
 static ENTRY: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
-/// The run's ledger, for lines that cannot be written to the program's standard error.
+/// The run's ledger, for lines that `pleat run` is to print.
 static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Says where failures are noted.
@@ -58,15 +58,30 @@ impl Write for Line {
     }
 }
 
-/// Writes `pleat: …` to the program's standard error, wherever that leads, or leaves it for `pleat run` to print.
+/// Says `pleat: …` to the user of the run.
 pub(crate) fn say(text: core::fmt::Arguments<'_>) {
+    // SAFETY: null, or the ledger that was given to `note_in`, whose mapping is never undone.
+    say_in(unsafe { LEDGER.load(Ordering::Acquire).as_ref() }, text);
+}
+
+/// The same where the run's ledger has not been noted. The line is written to the process's standard error if that leads to where
+/// `pleat run` itself writes. Otherwise, in a log of the program's or to a program that reads what others complain of, it is not seen
+/// while the run lasts, or takes no line of ours for one: it is left for `pleat run`. Where one way is barred the other one is tried.
+pub(crate) fn say_in(ledger: Option<&Ledger>, text: core::fmt::Arguments<'_>) {
     let line = Line::new(format_args!("pleat: {text}\n"));
-    if !sys::process::write_to_standard_error(line.text().as_bytes()) {
-        // SAFETY: null, or the ledger that was given to `note_in`, whose mapping is never undone.
-        if let Some(ledger) = unsafe { LEDGER.load(Ordering::Acquire).as_ref() } {
-            ledger.leave_message(line.text());
-        }
+    let leave = || ledger.is_some_and(|ledger| ledger.leave_message(line.text()));
+    let write = || sys::process::write_to_standard_error(line.text().as_bytes());
+    let [first, second]: [&dyn Fn() -> bool; 2] =
+        if ledger.is_some_and(is_others) { [&leave, &write] } else { [&write, &leave] };
+    if !first() {
+        second();
     }
+}
+
+/// Whether this process's standard error leads elsewhere than that of a `pleat run` that is still there.
+fn is_others(ledger: &Ledger) -> bool {
+    let own = sys::process::standard_error_identity();
+    own.is_some_and(|own| ledger.standard_error().is_some_and(|runs| runs != own))
 }
 
 /// Ends the program because pleat cannot go on.

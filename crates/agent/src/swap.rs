@@ -24,8 +24,7 @@ pub(crate) fn open_file(membership: &Membership) -> Result<Option<SwapFile>, Err
     }
     let path = membership.ledger.swap_path();
     let path = CStr::from_bytes_until_nul(&path).expect("it has zeros behind it");
-    let place = &membership.ledger.swap_place;
-    let identity = (place.device.load(Ordering::Relaxed), place.inode.load(Ordering::Relaxed));
+    let identity = membership.ledger.swap_place.identity.load();
     let file = find_place(membership.ledger, path, identity).map_or_else(|| File::create_unnamed_near(path), Ok)?;
     let is_set_aside = file.is(identity);
     Ok(Some(if is_set_aside { SwapFile::set_aside(file, bytes_max) } else { SwapFile::from_file(file, bytes_max) }))

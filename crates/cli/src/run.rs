@@ -132,15 +132,14 @@ fn create_ledger(run: &Run, place: Option<&Place>, args: &RunArgs) -> Result<Sha
     ledger.runner_pid.store(std::process::id(), Relaxed);
     // Who asks to be traced before there is a tracer waits for him.
     ledger.tracer_pid.store(std::process::id(), Relaxed);
+    ledger.standard_error.store(sys::process::standard_error_identity().unwrap_or_default());
     ledger.id_namespace.store(sys::process::id_namespace().unwrap_or(0), Relaxed);
     ledger.runner_start_ticks.store(sys::process::start_ticks().unwrap_or(0), Relaxed);
     ledger.runner_ticks_ahead.store(sys::process::start_ticks_ahead().unwrap_or(0).cast_unsigned(), Relaxed);
     if let Some(place) = place {
-        let (device, inode) = place.identity;
         ledger.swap_bytes_max.store(run.swap_max.0, Relaxed);
         ledger.set_swap_path(place.path.as_bytes());
-        ledger.swap_place.device.store(device, Relaxed);
-        ledger.swap_place.inode.store(inode, Relaxed);
+        ledger.swap_place.identity.store(place.identity);
         ledger.swap_place.descriptor.store(place.file.as_raw_fd() as u64, Relaxed);
     }
     // Release: an agent that finds the magic number finds the rest.

@@ -156,7 +156,7 @@ impl Supervisor {
         MANAGE_EVERY
     }
 
-    /// Prints a line that an agent could not print itself: the program's standard error is a socket, or closed.
+    /// Prints the line of an agent that has not printed it itself: its program's standard error leads elsewhere, or is closed.
     fn pass_message_on(&self) {
         if let Some(text) = self.ledger.take_message() {
             let text = text.split(|byte| *byte == 0).next().unwrap_or_default();

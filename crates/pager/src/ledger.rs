@@ -23,7 +23,7 @@ pub mod tracing;
 pub mod turns;
 
 /// The first eight bytes of a ledger: the format and its version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x0f");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"pleat\0\0\x10");
 /// Processes that can be under one budget at the same time.
 pub const PROCESSES_MAX: usize = 4096;
 /// Buckets of a [`Histogram`].
@@ -499,13 +499,23 @@ impl Ledger {
         self.printed.fetch_or(bit, Relaxed) & bit == 0
     }
 
-    /// Leaves a line for `pleat run` to print. One at a time: a second one, before the first is printed, is lost.
-    pub fn leave_message(&self, line: &str) {
-        if self.message_state.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+    /// Device and inode of where `pleat run` prints its lines, if that is known and it has not ended.
+    pub fn standard_error(&self) -> Option<(u64, u64)> {
+        // Who traces behind it is another.
+        let is_there = self.tracer_pid.load(Relaxed) == self.runner_pid.load(Relaxed);
+        let file = self.standard_error.load();
+        (is_there && file != (0, 0)).then_some(file)
+    }
+
+    /// Leaves a line for `pleat run` to print. One at a time: a second one, before the first is printed, is refused.
+    pub fn leave_message(&self, line: &str) -> bool {
+        let is_free = self.message_state.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
+        if is_free {
             write_text(&self.message, line);
             // Release: who sees the state sees the text.
             self.message_state.store(2, Release);
         }
+        is_free
     }
 
     /// Takes the line that an agent has left, zero-padded.
@@ -580,8 +590,10 @@ pub struct Ledger {
     pub printed: AtomicU32,
     /// State of `message`: 0 empty, 1 being written, 2 for `pleat run` to print and to set to 0.
     pub message_state: AtomicU32,
-    /// A line that an agent could not write to its program's standard error; UTF-8, zero-padded.
+    /// A line of an agent that `pleat run` is to print; UTF-8, zero-padded.
     pub message: [AtomicU64; 32],
+    /// Where `pleat run` prints; zero if that cannot be told.
+    pub standard_error: FileIdentity,
     /// How often `pleat run` has been asked for a look; a futex.
     pub looks_asked: AtomicU32,
     /// Entries from here on have never been used.
@@ -626,12 +638,33 @@ pub struct Ledger {
 #[repr(C)]
 #[derive(Debug)]
 pub struct SwapPlace {
+    /// Which one it is.
+    pub identity: FileIdentity,
+    /// Its descriptor in `pleat run`; 0: it has none.
+    pub descriptor: AtomicU64,
+}
+
+/// A file, whatever leads to it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct FileIdentity {
     /// Its device.
     pub device: AtomicU64,
     /// Its number there.
     pub inode: AtomicU64,
-    /// Its descriptor in `pleat run`; 0: it has none.
-    pub descriptor: AtomicU64,
+}
+
+impl FileIdentity {
+    /// Device and inode.
+    pub fn load(&self) -> (u64, u64) {
+        (self.device.load(Relaxed), self.inode.load(Relaxed))
+    }
+
+    /// See [`Self::load`].
+    pub fn store(&self, (device, inode): (u64, u64)) {
+        self.device.store(device, Relaxed);
+        self.inode.store(inode, Relaxed);
+    }
 }
 
 // SAFETY: atomic numbers all the way down, `repr(C)` without padding, valid when zero.
@@ -665,6 +698,29 @@ mod tests {
             assert!(bucket == 0 || ns >= Histogram::upper_ns(bucket - 1), "{ns} in bucket {bucket}");
         }
         assert_eq!(Histogram::bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn one_line_at_a_time_waits_to_be_printed() {
+        let ledger = sys::host::SharedFile::<Ledger>::create(c"test").unwrap().content();
+        let lines = ["first", "second"].map(|line| ledger.leave_message(line));
+        assert_eq!(lines, [true, false]);
+        assert!(ledger.take_message().is_some_and(|text| text.starts_with(b"first\0")));
+        assert_eq!(ledger.take_message(), None);
+        assert!(ledger.leave_message("third"));
+    }
+
+    #[test]
+    fn lines_go_to_a_run_that_is_there_and_can_print() {
+        let ledger = sys::host::SharedFile::<Ledger>::create(c"test").unwrap().content();
+        ledger.runner_pid.store(7, Relaxed);
+        ledger.tracer_pid.store(7, Relaxed);
+        assert_eq!(ledger.standard_error(), None);
+        ledger.standard_error.store((1, 2));
+        assert_eq!(ledger.standard_error(), Some((1, 2)));
+        // It has ended, and the custodian traces behind it.
+        ledger.tracer_pid.store(8, Relaxed);
+        assert_eq!(ledger.standard_error(), None);
     }
 
     #[test]

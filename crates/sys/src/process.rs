@@ -12,6 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::CapabilitySet;
 
 use crate::arch::{self, number};
+use crate::file::Identity;
 use crate::host::Shared;
 use crate::kernel::PageRange;
 use crate::proc_files::{Stat, field_of_status};
@@ -77,6 +78,12 @@ pub fn write_to_standard_error(text: &[u8]) -> bool {
     crate::thread::decimal_path(b"/proc/", crate::thread::process_id(), b"/fd/2\0", &mut path)
         .and_then(|path| open(path, flags).ok())
         .is_some_and(|standard_error| rustix::io::write(&standard_error, text).is_ok())
+}
+
+/// Where the standard error of the process leads; `None` if it has none, or that cannot be told.
+pub fn standard_error_identity() -> Option<Identity> {
+    let stat = rustix::fs::stat(c"/proc/self/fd/2").ok()?;
+    Some((stat.st_dev, stat.st_ino))
 }
 
 /// The program's own descriptor: what the program writes to a file then follows our line, and a pipe or a socket may be
