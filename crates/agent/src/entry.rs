@@ -7,7 +7,6 @@ use pager::ledger::{Ledger, MAGIC, Notice, PROCESSES_MAX, Phase, Process};
 use sys::Errno;
 
 use crate::custodian::Custodian;
-use crate::failure::say_in;
 
 /// The ledger of the run and our entry in it.
 #[derive(Clone, Copy)]
@@ -120,7 +119,8 @@ pub(crate) fn is_in_user_mode(ledger: &Ledger) -> bool {
 /// Of those for whom there is no entry the first says so.
 pub(crate) fn say_full(ledger: &Ledger) {
     if ledger.is_first(Notice::Outside) {
-        say_in(Some(ledger), format_args!("a process runs outside the budget: the run has {PROCESSES_MAX} already"));
+        let text = format_args!("a process runs outside the budget: the run has {PROCESSES_MAX} already");
+        crate::failure::say_let_alone(ledger, text);
     }
 }
 

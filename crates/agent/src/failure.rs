@@ -58,30 +58,29 @@ impl Write for Line {
     }
 }
 
-/// Says `pleat: …` to the user of the run.
+/// Says `pleat: …` to the user of the run: on the process's standard error if that leads to where `pleat run` itself writes. Otherwise,
+/// in a log of the program's or to a program that reads what others complain of, the line is not seen while the run lasts, or is taken
+/// for one of the program's: it is left for `pleat run`. Where one way is barred the other one is tried.
 pub(crate) fn say(text: core::fmt::Arguments<'_>) {
     // SAFETY: null, or the ledger that was given to `note_in`, whose mapping is never undone.
-    say_in(unsafe { LEDGER.load(Ordering::Acquire).as_ref() }, text);
+    let ledger = unsafe { LEDGER.load(Ordering::Acquire).as_ref() };
+    let own = sys::process::standard_error_identity();
+    let runs = ledger.and_then(Ledger::standard_error);
+    deliver(text, ledger, own.is_some_and(|own| runs.is_some_and(|runs| runs != own)));
 }
 
-/// The same where the run's ledger has not been noted. The line is written to the process's standard error if that leads to where
-/// `pleat run` itself writes. Otherwise, in a log of the program's or to a program that reads what others complain of, it is not seen
-/// while the run lasts, or takes no line of ours for one: it is left for `pleat run`. Where one way is barred the other one is tried.
-pub(crate) fn say_in(ledger: Option<&Ledger>, text: core::fmt::Arguments<'_>) {
+/// Says of a process that it is let alone; `pleat run` does so, if it is there.
+pub(crate) fn say_let_alone(ledger: &Ledger, text: core::fmt::Arguments<'_>) {
+    deliver(text, Some(ledger), ledger.standard_error().is_some());
+}
+
+fn deliver(text: core::fmt::Arguments<'_>, ledger: Option<&Ledger>, is_for_run: bool) {
     let line = Line::new(format_args!("pleat: {text}\n"));
     let leave = || ledger.is_some_and(|ledger| ledger.leave_message(line.text()));
-    let write = || sys::process::write_to_standard_error(line.text().as_bytes());
-    let [first, second]: [&dyn Fn() -> bool; 2] =
-        if ledger.is_some_and(is_others) { [&leave, &write] } else { [&write, &leave] };
-    if !first() {
-        second();
+    let is_left = is_for_run && leave();
+    if !is_left && !sys::process::write_to_standard_error(line.text().as_bytes()) {
+        leave();
     }
-}
-
-/// Whether this process's standard error leads elsewhere than that of a `pleat run` that is still there.
-fn is_others(ledger: &Ledger) -> bool {
-    let own = sys::process::standard_error_identity();
-    own.is_some_and(|own| ledger.standard_error().is_some_and(|runs| runs != own))
 }
 
 /// Ends the program because pleat cannot go on.

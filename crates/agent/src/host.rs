@@ -256,7 +256,7 @@ fn register_fork_handlers() -> Option<RegisterForkHandlers> {
 fn stay_idle(ledger: &Ledger, reason: &str) {
     let pid = sys::thread::process_id();
     if ledger.is_first(Notice::Outside) {
-        failure::say_in(Some(ledger), format_args!("process {pid} runs outside the budget: {reason}"));
+        failure::say_let_alone(ledger, format_args!("process {pid} runs outside the budget: {reason}"));
     }
 }
 
