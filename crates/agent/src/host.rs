@@ -42,7 +42,7 @@ const ZYGOTE: &CStr = c"--type=zygote";
 /// Why a process has no entry in the ledger that `pleat run` could make use of.
 pub(crate) const STRANGE: &str = "it is in a namespace of process ids, and neither its /proc nor its network leads to `pleat run`, or that has ended";
 /// Why it has no ledger, which is there for the run's user alone.
-const FORBIDDEN: &str = "its user may not join the run, or not from its namespaces";
+const FORBIDDEN: &str = "its user may not join the run (see --other-users), or not from its namespaces";
 
 /// Why it has none in user mode, where each trap of a system call is a signal.
 const TRACED: &str = "it is traced, and in user mode each of its system calls would stop it";

@@ -96,6 +96,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct RunArgs {
     /// The budget: a size (256M, 1.5G), a share of the machine's memory (50%), or what is free now (auto)
     ///
@@ -187,6 +188,13 @@ pub(crate) struct RunArgs {
     /// With it strace may wait for ever for memory that those threads are to bring while it holds them.
     #[arg(verbatim_doc_comment, long, env = "PLEAT_ATTACHABLE", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub(crate) attachable: bool,
+
+    /// Let programs that other users execute (gosu, su, runuser, setpriv, sudo -u) into the run, for containers and services
+    ///
+    /// Without this they run beside the budget. Use it where you trust them: a process of the run can have others ended, and where
+    /// `pleat run` is root's any process of the machine.
+    #[arg(verbatim_doc_comment, long, env = "PLEAT_OTHER_USERS", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub(crate) other_users: bool,
 
     /// Keep a JSON document of counters and latencies here, written every second and at the end
     #[arg(long, value_name = "FILE", env = "PLEAT_STATS", hide_env_values = true)]

@@ -5,11 +5,13 @@
 //! pages read as zeros. The custodian's duplicates keep that from happening: who misses a page then waits, and gets SIGBUS from
 //! him, or EFAULT in a system call.
 //!
-//! And who is in a sandbox, and sees no `pleat run` in /proc, asks him: which run it is of, what it is to it, for a swap file.
+//! And who is in a sandbox, and sees no `pleat run` in /proc, asks him: which run it is of, what it is to it, for a swap file. So does who may not
+//! see it, with `--other-users`.
 //!
 //! He is a process of his own from the start of the run (`custody.rs`), so that he is there still when `pleat run` has been killed. Behind the run,
 //! however it has ended, he goes on as long as anybody of it lives, who is managed or may be later; and traces the agents' threads.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -45,6 +47,10 @@ const PROBE: PageIndex = PageIndex(1 << 16);
 const DESCRIPTORS_LEFT: u64 = 64;
 /// After a call that cannot be taken, for want of descriptors, and before a thread is told why it ends.
 const PAUSE: Duration = Duration::from_millis(10);
+/// So many who are of another user, and have not shown yet that they are of the run, are listened to at a time.
+const STRANGERS_MAX: usize = 64;
+/// And each of them for so long.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(20);
 /// How often is asked whether a thread is being killed.
 const ASKED_MAX: usize = 2;
 /// What he answers `pleat run` when it is over and somebody lives on. Where nobody does he ends.
@@ -60,6 +66,8 @@ struct Ward {
     told: bool,
     /// It was no ward: it has got what a userfaultfd is made by, and will send the one that it has made.
     makes: bool,
+    /// A process of another user, which is to ask by then.
+    is_stranger_until: Option<Instant>,
 }
 
 /// What a look at a ward came to.
@@ -79,12 +87,14 @@ struct Run<'place> {
     number: i32,
     secret: Secret,
     swap: Option<&'place Place>,
+    /// `--other-users`: whoever knows the secret is of the run, whatever his user.
+    has_other_users: bool,
 }
 
 impl<'place> Run<'place> {
     /// Secret and place not by the ledger, which each process of the run may write to.
     fn of(file: &SharedFile<Ledger>, secret: Secret, swap: Option<&'place Place>) -> Self {
-        Self { ledger: file.content(), number: file.descriptor(), secret, swap }
+        Self { ledger: file.content(), number: file.descriptor(), secret, swap, has_other_users: false }
     }
 
     fn swap_file(&self) -> Option<File> {
@@ -112,11 +122,11 @@ pub(crate) struct Custodian<'place> {
 
 impl<'place> Custodian<'place> {
     /// Of a run that begins, whose agents find his name in the ledger.
-    pub(crate) fn of(file: &SharedFile<Ledger>, swap: Option<&'place Place>) -> Result<Self> {
+    pub(crate) fn of(file: &SharedFile<Ledger>, swap: Option<&'place Place>, has_other_users: bool) -> Result<Self> {
         let secret = new_secret().map_err(|errno| anyhow!("no random numbers: {errno:?}"))?;
         let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
         file.content().set_custodian(&reception.name(), &secret);
-        let mut custodian = Self::new(Run::of(file, secret, swap), reception);
+        let mut custodian = Self::new(Run { has_other_users, ..Run::of(file, secret, swap) }, reception);
         // Where there is none, agents in a network of their own do not find him.
         let directories = [std::env::temp_dir(), "/dev/shm".into(), "/var/tmp".into()];
         let directories = directories.map(|directory| CString::new(directory.into_os_string().into_vec()));
@@ -210,15 +220,26 @@ impl<'place> Custodian<'place> {
         runner.is_some() && ready == Some(0)
     }
 
-    /// Says whether somebody has called. Who has changed his user is known by the ledger.
+    /// The next one who has called and is let in, and whether he is a stranger. Who has changed his user is known by the ledger.
+    fn next(&self) -> Option<(Line, bool)> {
+        let is_of_the_run = |pid: u32| self.ledger.claimed().iter().any(|entry| entry.pid.load(Relaxed) == pid);
+        let strangers = self.wards.iter().filter(|ward| ward.is_stranger_until.is_some()).count();
+        let hears_strangers = strangers < STRANGERS_MAX && self.run.as_ref().is_some_and(|run| run.has_other_users);
+        let mut called = self.receptions.iter().filter(|reception| reception.is_called());
+        called.find_map(|reception| {
+            let is_stranger = Cell::new(false);
+            let line = reception.accept(&|pid| {
+                is_stranger.set(!is_of_the_run(pid));
+                !is_stranger.get() || hears_strangers
+            })?;
+            Some((line, is_stranger.get()))
+        })
+    }
+
+    /// Says whether somebody has called.
     fn admit(&mut self) -> bool {
         let mut has_called = false;
-        let is_of_the_run = |pid: u32| self.ledger.claimed().iter().any(|entry| entry.pid.load(Relaxed) == pid);
-        let next = |receptions: &[Reception]| {
-            let mut called = receptions.iter().filter(|reception| reception.is_called());
-            called.find_map(|reception| reception.accept(&is_of_the_run))
-        };
-        while let Some(line) = next(&self.receptions) {
+        while let Some((line, is_stranger)) = self.next() {
             has_called = true;
             if self.wards.iter().map(Ward::held).sum::<usize>() < self.held_max {
                 self.wards.push(Ward {
@@ -226,6 +247,7 @@ impl<'place> Custodian<'place> {
                     memories: Vec::new(),
                     told: self.run.is_none(),
                     makes: false,
+                    is_stranger_until: is_stranger.then(|| Instant::now() + STRANGER_PATIENCE),
                 });
             } else if !self.has_told {
                 self.has_told = true;
@@ -246,7 +268,8 @@ impl<'place> Custodian<'place> {
             // What the ended have held, or shared with others, is to count for them no longer.
             self.run.iter().for_each(|run| run.ledger.ask_for_look());
         }
-        let before = self.wards.len();
+        let (before, now) = (self.wards.len(), Instant::now());
+        self.wards.retain(|ward| ward.is_stranger_until.is_none_or(|until| now < until));
         self.wards.retain(|ward| ward.line.is_some() || !ward.memories.is_empty());
         heard > Heard::Nothing || self.wards.len() < before || self.wards.iter().any(|ward| ward.line.is_none())
     }
@@ -284,6 +307,11 @@ impl Ward {
             self.memories.retain(|memory| !memory.is_orphaned(PROBE));
             let memories = &mut self.memories;
             match line.receive_any(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
+                // What he is to be looked after by comes when he is in the ledger.
+                Ok(Received::Sent(_)) if self.is_stranger_until.is_some() && !self.makes => {
+                    (self.line, self.memories) = (None, Vec::new());
+                    return Heard::Something;
+                }
                 // Once: an answer that nobody takes would be waited for. An agent has a line of its own for that.
                 Ok(Received::Asked(question, secret)) if self.memories.is_empty() => {
                     self.makes = answer(line, question, &secret, run).is_ok() && question == USERFAULTFD;
@@ -356,7 +384,8 @@ fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Run<'_>>) -> 
         return line.tell(WHO_AM_I, [peer.process.into(), 0, 0]);
     }
     // Who may write to the ledger can have processes ended. One that has become another user's is let in to be looked after, no more.
-    let run = run.filter(|run| *secret == run.secret && line.is_of_our_user()).ok_or(Errno::ACCESS)?;
+    let is_of = |run: &&Run<'_>| *secret == run.secret && (run.has_other_users || line.is_of_our_user());
+    let run = run.filter(is_of).ok_or(Errno::ACCESS)?;
     match question {
         WHICH_RUN => line.send(WHICH_RUN, &[run.number]),
         // Not its directory: that leads out of a sandbox.

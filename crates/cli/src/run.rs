@@ -67,7 +67,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     let place =
         swap.as_ref().map(|swap| Place::of(&swap.path).with_context(|| swap.path.display().to_string())).transpose()?;
     let file = create_ledger(&run, place.as_ref(), args)?;
-    let custodian = Custodian::of(&file, place.as_ref())?;
+    let custodian = Custodian::of(&file, place.as_ref(), args.other_users)?;
     // Before the program starts: a signal that comes now is handed on as soon as there is somebody to hand it to.
     let signals = Signals::catch().context("cannot catch signals")?;
     let started = Instant::now();

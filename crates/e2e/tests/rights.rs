@@ -327,6 +327,34 @@ fn what_another_user_executes_says_that_it_is_not_managed() {
     turn.assert_clean(&after);
 }
 
+/// By the custodian they find the run, and have their userfaultfds and swap files; one that changes its user again, and forks, stays.
+#[test]
+fn with_other_users_it_is_managed() {
+    let turn = turn("other-users");
+    let program = match turn.compile("fork.c", &[]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let script = format!("{program} 64 2; {program} 64 1");
+    let command = words(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script]);
+    let before = plain(&command);
+    if !before.status.success() {
+        return skipped("no setpriv, no right to it, or the test's program lies where another user cannot read it");
+    }
+    for mode in MODES {
+        let mut options = turn.options_in(mode, "48M");
+        options.push("--other-users".to_owned());
+        let after = folded(&options, &command);
+        if after.stderr.contains("cannot be preloaded") {
+            return skipped("the agent lies where another user cannot read it");
+        }
+        assert!(after.stderr.is_empty(), "{mode}: {}", after.stderr);
+        assert_same(&before, &after);
+        turn.assert_folded(&after);
+        turn.assert_clean(&after);
+    }
+}
+
 #[test]
 fn with_few_descriptors_it_goes_on_and_forks() {
     for number in ["3", "16"] {
