@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use pager::ledger::{ENABLE, Ledger, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{ENABLE, Ledger, PAGE_MAP, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
 use sys::file::File;
 use sys::handover::{Line, Secret};
 use sys::uffd::{Device, Uffd};
-use sys::{Errno, thread};
+use sys::{Errno, OwnedFd, thread};
 
 const PAUSE: Duration = Duration::from_millis(1);
 /// The longest wait for an answer of his, who may be stopped.
@@ -67,6 +67,13 @@ impl Custodian {
         opened
     }
 
+    /// The page map of this process.
+    pub(crate) fn page_map(&self) -> Option<OwnedFd> {
+        let mut opened = None;
+        self.ask(PAGE_MAP)?.receive(ANSWER_MAX, &mut |file, _| opened = Some(file)).ok()?;
+        opened
+    }
+
     /// A userfaultfd of this process for all faults, to which it has no right itself.
     pub(crate) fn userfaultfd(&self) -> Option<Uffd> {
         let line = self.ask(USERFAULTFD)?;
@@ -77,7 +84,8 @@ impl Custodian {
         line.hear(ANSWER_MAX).is_ok().then_some(made)
     }
 
-    /// `None`: he cannot be reached, or whoever has his name now is somebody else's. Root's may be that of a run with `--other-users`.
+    /// `None`: he cannot be reached, or whoever has his name now is somebody else's. Root's may be that of a run with
+    /// `--other-users`, or of one whose process has become another user's.
     fn ask(&self, question: u8) -> Option<Line> {
         let is_trusted = |line: &Line| line.is_of_our_user() || line.peer().is_some_and(|peer| peer.user == 0);
         let line = call_by(ANSWER_MAX, || Line::call_at_once(&self.name)).filter(is_trusted)?;

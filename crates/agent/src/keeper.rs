@@ -25,7 +25,7 @@ use sys::proc_files::Condition;
 use sys::process::RaisedLimit;
 use sys::thread;
 use sys::uffd::{Faults, Uffd};
-use sys::{Area, Errno};
+use sys::{Area, Errno, OwnedFd};
 
 use crate::afterlife::Afterlife;
 use crate::crew::Crew;
@@ -176,7 +176,7 @@ fn open(agent: &'static Agent, membership: &Membership) -> Result<Keeper, Obstac
     let budget = membership.ledger.budget_bytes.load(Ordering::Relaxed);
     let frames = frames_for(PageCount(budget / PAGE_BYTES as u64));
     let quarters = Quarters::reserve(frames, agent.stack).map_err(Obstacle::of("no address space"))?;
-    let openings = Openings::open(None).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
+    let openings = openings(membership, None)?;
     let kernel = memory(membership)
         .and_then(|memory| Linux::begin(memory, quarters, openings))
         .map_err(Obstacle::of("userfaultfd is not permitted"))?;
@@ -236,6 +236,12 @@ fn memory(membership: &Membership) -> Result<Uffd, Errno> {
         Faults::All => Custodian::of(membership.ledger).userfaultfd().ok_or(refused),
         Faults::OfUserMode => Err(refused),
     })
+}
+
+/// What an agent opens of its own process. A server that was root and has become another user may not open its page map.
+pub(crate) fn openings(membership: &Membership, neighbour: Option<&OwnedFd>) -> Result<Openings, Obstacle> {
+    let page_map = || Custodian::of(membership.ledger).page_map();
+    Openings::open(neighbour, &page_map).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))
 }
 
 /// Which faults this run's userfaultfds serve.

@@ -132,7 +132,7 @@ impl Means {
             // The journal has come along.
             crate::heap::has_room(0).map_err(Obstacle::of(keeper::NO_MEMORY))?;
         }
-        let openings = Openings::open(Some(proc)).map_err(Obstacle::of("/proc or userfaultfd is out of reach"))?;
+        let openings = keeper::openings(&agent.membership(), Some(proc))?;
         let reception = Reception::open().map_err(Obstacle::of("no socket for forked processes"))?;
         // After chroot or setuid there may be no way to the directory.
         let file = swap::open_file(&agent.membership()).map_err(Obstacle::of("no swap file"))?;

@@ -6,10 +6,12 @@
 //! him, or EFAULT in a system call.
 //!
 //! And who is in a sandbox, and sees no `pleat run` in /proc, asks him: which run it is of, what it is to it, for a swap file. So does who may not
-//! see it, with `--other-users`.
+//! see it: a program of another user (`--other-users`), and a server that has become one.
 //!
 //! He is a process of his own from the start of the run (`custody.rs`), so that he is there still when `pleat run` has been killed. Behind the run,
 //! however it has ended, he goes on as long as anybody of it lives, who is managed or may be later; and traces the agents' threads.
+
+mod answers;
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -17,7 +19,6 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
@@ -25,14 +26,14 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use page::{PageCount, PageIndex};
-use pager::ledger::{ENABLE, Ledger, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{ENABLE, Ledger, USERFAULTFD};
 use sys::Errno;
-use sys::file::File;
-use sys::handover::{Line, Received, Reception, Secret, new_secret};
+use sys::handover::{Line, Received, Reception, new_secret};
 use sys::host::SharedFile;
 use sys::kernel::PageRange;
-use sys::uffd::{Device, Uffd, Unserved, feature};
+use sys::uffd::{Uffd, Unserved, feature};
 
+use self::answers::{Run, answer, is_in};
 use crate::failure::say;
 use crate::swap::Place;
 use crate::{entries, proc, tracers};
@@ -79,30 +80,6 @@ enum Heard {
     End,
 }
 
-/// What there is while there is `pleat run`.
-#[derive(Debug)]
-struct Run<'place> {
-    ledger: &'static Ledger,
-    /// The ledger's descriptor.
-    number: i32,
-    secret: Secret,
-    swap: Option<&'place Place>,
-    /// `--other-users`: whoever knows the secret is of the run, whatever his user.
-    has_other_users: bool,
-}
-
-impl<'place> Run<'place> {
-    /// Secret and place not by the ledger, which each process of the run may write to.
-    fn of(file: &SharedFile<Ledger>, secret: Secret, swap: Option<&'place Place>) -> Self {
-        Self { ledger: file.content(), number: file.descriptor(), secret, swap, has_other_users: false }
-    }
-
-    fn swap_file(&self) -> Option<File> {
-        let Place { path, identity, .. } = self.swap?;
-        File::create_at(path, *identity).or_else(|| File::create_unnamed_near(path).ok())
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Custodian<'place> {
@@ -126,7 +103,7 @@ impl<'place> Custodian<'place> {
         let secret = new_secret().map_err(|errno| anyhow!("no random numbers: {errno:?}"))?;
         let reception = Reception::open().map_err(|errno| anyhow!("no socket for the agents: {errno:?}"))?;
         file.content().set_custodian(&reception.name(), &secret);
-        let mut custodian = Self::new(Run { has_other_users, ..Run::of(file, secret, swap) }, reception);
+        let mut custodian = Self::new(Run::of(file, secret, swap).with_other_users(has_other_users), reception);
         // Where there is none, agents in a network of their own do not find him.
         let directories = [std::env::temp_dir(), "/dev/shm".into(), "/var/tmp".into()];
         let directories = directories.map(|directory| CString::new(directory.into_os_string().into_vec()));
@@ -222,14 +199,13 @@ impl<'place> Custodian<'place> {
 
     /// The next one who has called and is let in, and whether he is a stranger. Who has changed his user is known by the ledger.
     fn next(&self) -> Option<(Line, bool)> {
-        let is_of_the_run = |pid: u32| self.ledger.claimed().iter().any(|entry| entry.pid.load(Relaxed) == pid);
         let strangers = self.wards.iter().filter(|ward| ward.is_stranger_until.is_some()).count();
         let hears_strangers = strangers < STRANGERS_MAX && self.run.as_ref().is_some_and(|run| run.has_other_users);
         let mut called = self.receptions.iter().filter(|reception| reception.is_called());
         called.find_map(|reception| {
             let is_stranger = Cell::new(false);
             let line = reception.accept(&|pid| {
-                is_stranger.set(!is_of_the_run(pid));
+                is_stranger.set(!is_in(self.ledger, pid));
                 !is_stranger.get() || hears_strangers
             })?;
             Some((line, is_stranger.get()))
@@ -377,25 +353,6 @@ impl Ward {
     }
 }
 
-/// Tells who asks what he cannot see in /proc.
-fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Run<'_>>) -> Result<(), Errno> {
-    if question == WHO_AM_I {
-        let peer = line.peer().filter(|peer| peer.process != 0).ok_or(Errno::SRCH)?;
-        return line.tell(WHO_AM_I, [peer.process.into(), 0, 0]);
-    }
-    // Who may write to the ledger can have processes ended. One that has become another user's is let in to be looked after, no more.
-    let is_of = |run: &&Run<'_>| *secret == run.secret && (run.has_other_users || line.is_of_our_user());
-    let run = run.filter(is_of).ok_or(Errno::ACCESS)?;
-    match question {
-        WHICH_RUN => line.send(WHICH_RUN, &[run.number]),
-        // Not its directory: that leads out of a sandbox.
-        SWAP_FILE => line.send(SWAP_FILE, &[run.swap_file().ok_or(Errno::NOENT)?.number()]),
-        // Who may have all that the run's user has may have this, too.
-        USERFAULTFD => line.send(USERFAULTFD, &[Device::open()?.number()]),
-        _ => Err(Errno::INVAL),
-    }
-}
-
 /// Whether a thread that waits for a page will hear of it. One that takes its SIGKILL off in this moment looks as if.
 fn will_hear(memory: &Uffd, thread: u32) -> bool {
     std::thread::sleep(PAUSE);
@@ -404,7 +361,12 @@ fn will_hear(memory: &Uffd, thread: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use sys::uffd::{Faults, feature};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use pager::ledger::{PAGE_MAP, SWAP_FILE, WHICH_RUN, WHO_AM_I};
+    use sys::file::File;
+    use sys::handover::Secret;
+    use sys::uffd::{Device, Faults, feature};
 
     use super::*;
 
@@ -508,6 +470,28 @@ mod tests {
         assert_eq!(line.hear(Duration::ZERO), Ok((ENABLE, [0; 3])));
         assert_eq!(made.enable(feature::NEEDED), Err(Errno::INVAL), "it is enabled already");
         assert_eq!(shape(&custodian), [], "nobody is looked after");
+    }
+
+    #[test]
+    fn who_may_not_open_its_page_map_gets_it() {
+        let secret = *b"is in a variable";
+        let mut custodian = custodian(Run::of(&ledger_file(), secret, None));
+        let mut ask = |secret: &Secret| {
+            let line = Line::call_at_once(&custodian.receptions[0].name()).unwrap();
+            line.ask(PAGE_MAP, secret).unwrap();
+            custodian.admit();
+            custodian.look();
+            let mut path = None;
+            let _ = line.receive(Duration::ZERO, &mut |fd, _| {
+                let file = File::from_fd(fd).unwrap();
+                path = std::fs::read_link(format!("/proc/self/fd/{}", file.number())).ok();
+            });
+            path
+        };
+        assert_eq!(ask(b"is something els"), None, "the name alone is there for all to read");
+        let path = ask(&secret).unwrap();
+        assert!(path.starts_with(format!("/proc/{}/task", std::process::id())), "{path:?}");
+        assert!(path.ends_with("pagemap"), "{path:?}");
     }
 
     /// Two processes that write to one file would read each other's pages, and a file that is none of the run's is the user's.

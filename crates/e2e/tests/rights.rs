@@ -56,28 +56,39 @@ fn goes_on_in(modes: &[&str], what: &str, number: &str, check: impl Fn(&Turn, &R
     last
 }
 
-/// The agent's threads keep theirs, and the child's agent is let in because it is a child. It cannot reach the swap
-/// directory, so its parent brings all that it misses.
+/// The agent's threads keep theirs, and the child's agent is let in because it is a child. The run's custodian gives it its page map, which it
+/// may not open, and a swap file. By glibc's signal to each thread that it knows threads change their user together: the agent's are
+/// none of them.
 #[test]
 fn another_user_forks() {
-    goes_on("user", "");
+    for what in ["user", "threads"] {
+        goes_on_everywhere(what, "", |run| assert!(run.stderr.is_empty(), "{what}: {}", run.stderr));
+    }
 }
 
-/// As docs/user-mode.md has it: there nobody can bring what such a child misses. It is ended with a line, and reads no zeros before.
+/// As docs/user-mode.md has it: without the custodian nobody can bring what such a child misses in user mode. It is ended with a line, and
+/// reads no zeros before. With permission its parent brings all of it.
 #[test]
-fn another_users_child_is_ended_in_user_mode() {
-    for what in ["user", "threads"] {
-        let turn = turn(&format!("rights-user-mode-{what}"));
-        let command = match turn.compile("rights.c", &["-pthread"]) {
-            Ok(program) => words([&program, what]),
-            Err(why) => return skipped(&why),
+fn without_the_custodian_another_users_child_is_filled_or_ended() {
+    let turn = turn("rights-alone");
+    let program = match turn.compile("rights.c", &["-pthread"]) {
+        Ok(program) => program,
+        Err(why) => return skipped(&why),
+    };
+    let alone = "for child in $(cat /proc/$PPID/task/$PPID/children); do \
+                 if [ \"$(cat /proc/$child/comm)\" = pleat-custodian ]; then kill -9 $child; fi; done; exec \"$0\" user";
+    if plain(&words([&program, "user"])).stdout != WELL {
+        return skipped("there is no other user to become");
+    }
+    for mode in MODES {
+        let (out, line) = match *mode {
+            "" => (WELL, "/proc or userfaultfd is out of reach: os error 13"),
+            _ => (&b"0, equal, child 109\n"[..], "a forked process cannot take its memory over: os error 13"),
         };
-        if cfg!(not(target_arch = "x86_64")) || plain(&command).stdout != WELL {
-            return skipped("there is no user mode here, or no other user to become");
-        }
-        let run = folded(&turn.options_in("--user-mode", "48M"), &command);
-        assert_eq!(String::from_utf8_lossy(&run.stdout), "0, equal, child 109\n", "{what}: {}", run.stderr);
-        assert_eq!(run.stderr, "pleat: a forked process cannot take its memory over: os error 13\n", "{what}");
+        let run = folded(&turn.options_in(mode, "48M"), &words(["sh", "-c", alone, &program]));
+        assert!(run.stderr.contains("custodian"), "{mode}: he has not been killed: {}", run.stderr);
+        assert_eq!(run.stderr.matches(line).count(), 1, "{mode}: {}", run.stderr);
+        assert_eq!(run.stdout, out, "{mode}: {}", run.stderr);
         turn.assert_clean(&run);
     }
 }
@@ -106,12 +117,6 @@ fn with_limits_on_data_locks_and_stack_it_forks() {
 #[test]
 fn with_mounts_of_its_own_it_forks() {
     goes_on_everywhere("mounts", "", |_| {});
-}
-
-/// By glibc's signal to each thread that it knows: the agent's are none of them.
-#[test]
-fn threads_change_their_user_together() {
-    goes_on("threads", "");
 }
 
 /// The kernel gives one to a single thread only, and lets only such enter one: the agent's, which only watches, goes for the time. Behind that there is no

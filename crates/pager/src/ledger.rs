@@ -45,6 +45,8 @@ pub const SWAP_FILE: u8 = b's';
 pub const USERFAULTFD: u8 = b'u';
 /// And that the one it has made is enabled, by who has the right.
 pub const ENABLE: u8 = b'e';
+/// The same, where it may not open it itself: its page map.
+pub const PAGE_MAP: u8 = b'm';
 
 /// Makes the agent misbehave on purpose, so that the watchdogs can be tested. `docs/userfaultfd.md` lists the values.
 pub const FAULT_VARIABLE: &str = "PLEAT_FAULT";

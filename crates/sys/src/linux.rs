@@ -60,9 +60,9 @@ pub struct Openings {
 }
 
 impl Openings {
-    /// Opens all of it; for `neighbour` see [`ProcFiles::open`].
-    pub fn open(neighbour: Option<&OwnedFd>) -> Result<Self, Errno> {
-        let files = ProcFiles::open(neighbour)?;
+    /// Opens all of it; for `neighbour` and `page_map` see [`ProcFiles::open`].
+    pub fn open(neighbour: Option<&OwnedFd>, page_map: &dyn Fn() -> Option<OwnedFd>) -> Result<Self, Errno> {
+        let files = ProcFiles::open(neighbour, page_map)?;
         // Nobody waits for a fault in the frames. Serving those of user mode only needs no permission, which the program
         // may have given up before it forked. The device has no such kind.
         let frames_uffd =

@@ -39,8 +39,8 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
 impl ProcFiles {
     /// Opens those of the calling process. What they say of its memory they say by the calling thread, which is to live as
     /// long: the main thread may have ended (`pthread_exit`), and its files are empty then. `neighbour` is the directory of
-    /// another process in /proc, for who has no path to its own.
-    pub fn open(neighbour: Option<&OwnedFd>) -> Result<Self, Errno> {
+    /// another process in /proc, for who has no path to its own; `page_map` is asked for the page map where that may not be opened.
+    pub fn open(neighbour: Option<&OwnedFd>, page_map: &dyn Fn() -> Option<OwnedFd>) -> Result<Self, Errno> {
         let flags = READ | OFlags::DIRECTORY;
         let directory = match neighbour {
             Some(neighbour) => rustix::fs::openat(neighbour, c"../self", flags, Mode::empty())?,
@@ -51,7 +51,10 @@ impl ProcFiles {
             statm: file(c"../thread-self/statm")?,
             stat: file(c"stat")?,
             maps: file(c"../thread-self/maps")?,
-            pagemap: dumpable::open(&directory, c"../thread-self/pagemap")?,
+            pagemap: dumpable::open(&directory, c"../thread-self/pagemap").or_else(|errno| match errno {
+                Errno::ACCESS | Errno::PERM => page_map().ok_or(errno),
+                _ => Err(errno),
+            })?,
             rollup: file(c"../thread-self/smaps_rollup").ok(),
             directory,
             maps_buffer: Lock::new(vec![0; maps::BUFFER_BYTES].into_boxed_slice()),
@@ -346,7 +349,7 @@ mod tests {
             assert_eq!(now.is_starved_since(before), is_starved, "{now:?}");
             assert_eq!(now.is_stopped(), now.state == b't');
         }
-        let files = ProcFiles::open(None).unwrap();
+        let files = ProcFiles::open(None, &|| None).unwrap();
         let own = files.condition(crate::thread::thread_id()).unwrap();
         assert_eq!(own.state, b'R');
         while files.condition(crate::thread::thread_id()).unwrap().ticks <= own.ticks + 2 {}
@@ -358,7 +361,7 @@ mod tests {
     #[test]
     fn what_a_child_has_instead_is_told() {
         use rustix::mm::{Advice, madvise};
-        let files = ProcFiles::open(None).unwrap();
+        let files = ProcFiles::open(None, &|| None).unwrap();
         let area = Area::reserve(3 * PAGE_BYTES).unwrap();
         let page = |number: usize| area.base().wrapping_add(number * PAGE_BYTES);
         // SAFETY: the pages are the area's, and no process is forked that needs them.
@@ -374,7 +377,7 @@ mod tests {
 
     #[test]
     fn files_of_a_thread_that_has_ended_go_on_with_another_one() {
-        let files = std::thread::spawn(|| ProcFiles::open(None).unwrap()).join().unwrap();
+        let files = std::thread::spawn(|| ProcFiles::open(None, &|| None).unwrap()).join().unwrap();
         let counted = || {
             let mut mappings = 0;
             files.mappings(&mut |_| mappings += 1).is_ok() && mappings > 0
@@ -393,7 +396,7 @@ mod tests {
     fn minor_faults_are_counted() {
         const PAGES: usize = 64;
         const NAME: &str = "/proc/self/comm";
-        let files = ProcFiles::open(None).unwrap();
+        let files = ProcFiles::open(None, &|| None).unwrap();
         let name = std::fs::read(NAME).unwrap();
         std::fs::write(NAME, "a) 1 (2) 3").unwrap();
         let area = Area::reserve(PAGES * PAGE_BYTES).unwrap();
@@ -410,7 +413,7 @@ mod tests {
 
     #[test]
     fn children_are_known() {
-        let files = ProcFiles::open(None).unwrap();
+        let files = ProcFiles::open(None, &|| None).unwrap();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         assert!(files.is_child(child.id()));
         assert!(!files.is_child(1) && !files.is_child(std::process::id()) && !files.is_child(u32::MAX));
@@ -428,7 +431,7 @@ mod tests {
             unsafe { area.base().wrapping_add(page * PAGE_BYTES).write(1) };
         }
         let range = PageRange::new(PageIndex::containing(area.base() as u64), PageCount(600));
-        for files in [ProcFiles::open(None).unwrap(), ProcFiles::open(Some(&neighbour)).unwrap()] {
+        for files in [ProcFiles::open(None, &|| None).unwrap(), ProcFiles::open(Some(&neighbour), &|| None).unwrap()] {
             for _ in 0..2 {
                 let mut pages = vec![];
                 let mut visit = |run: PageRange| pages.extend(run.start.until(run.end).map(|page| page - range.start));

@@ -17,7 +17,7 @@ fn what_has_arrived_counts() {
 #[test]
 fn a_copy_gives_its_memory_away_whoever_held_its_lock() {
     let quarters = Quarters::reserve(PageCount(8), 0).unwrap();
-    let linux = match Openings::open(None)
+    let linux = match Openings::open(None, &|| None)
         .and_then(|openings| Linux::begin(Uffd::of_program(Faults::All)?, quarters, openings))
     {
         Ok(linux) => linux,
@@ -46,7 +46,7 @@ fn a_move_that_is_not_told_of_counts() {
     const UNTOLD: PageCount = PageCount(3);
     // Dropped after `linux`: to unmap what is registered would wait for somebody to read of it.
     let memory = Area::reserve(PAGES.bytes().0 as usize).unwrap();
-    let linux = match Openings::open(None)
+    let linux = match Openings::open(None, &|| None)
         .and_then(|openings| Linux::begin(Uffd::of_program(Faults::All)?, Quarters::reserve(PAGES, 0)?, openings))
     {
         Ok(linux) => linux,

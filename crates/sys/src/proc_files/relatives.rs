@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_child_is_found_by_its_number_and_ended() {
-        let files = ProcFiles::open(None).unwrap();
+        let files = ProcFiles::open(None, &|| None).unwrap();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let found = |thread| {
             let mut found = vec![];
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_of_one_process() {
-        let files = ProcFiles::open(None).unwrap();
+        let files = ProcFiles::open(None, &|| None).unwrap();
         let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
         let thread = std::thread::spawn(crate::thread::thread_id).join().unwrap();
         let here = crate::thread::thread_id();
