@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use pager::ledger::{ENABLE, Ledger, PAGE_MAP, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{ENABLE, Ledger, PAGE_MAP, REFUSED, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
 use sys::file::File;
 use sys::handover::{Line, Secret};
 use sys::uffd::{Device, Uffd};
@@ -52,12 +52,14 @@ impl Custodian {
         pid.try_into().ok()
     }
 
-    /// The run's ledger.
-    pub(crate) fn which_run(&self) -> Option<&'static Ledger> {
-        let mut ledger = None;
-        let adopt = &mut |file, _| ledger = sys::process::adopt_shared(&file).ok();
-        self.ask(WHICH_RUN)?.receive(ANSWER_MAX, adopt).ok()?;
-        ledger
+    /// The run's ledger. `PERM`: it is not for this user, and he has said so.
+    pub(crate) fn which_run(&self) -> Result<&'static Ledger, Errno> {
+        let mut ledger = Err(Errno::SRCH);
+        let adopt = &mut |file, _| ledger = sys::process::adopt_shared(&file);
+        match self.ask(WHICH_RUN).ok_or(Errno::SRCH)?.receive(ANSWER_MAX, adopt)? {
+            REFUSED => Err(Errno::PERM),
+            _ => ledger,
+        }
     }
 
     /// A swap file for this process.

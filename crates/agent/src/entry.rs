@@ -73,14 +73,18 @@ impl Address {
         Some(Self { path, custodian, id_namespace })
     }
 
-    /// Opens the ledger. `ACCESS`: this process may not join the run; `SRCH`: it is in a namespace from which nothing leads there;
-    /// anything else: the run is over, or it is not a ledger of ours.
+    /// Opens the ledger. `PERM`: this process may not join the run, and the run says so; `ACCESS`: it may not; `SRCH`: it is in a namespace
+    /// from which nothing leads there; anything else: the run is over, or it is not a ledger of ours.
     pub(crate) fn open(&self) -> Result<&'static Ledger, Errno> {
         // In a namespace of users nobody may open it, and where process ids are others the path leads nowhere, or to what another process
         // has open.
-        let ask = |errno| self.custodian.and_then(|custodian| custodian.which_run()).ok_or(errno);
+        let ask = |errno| match self.custodian.map(|custodian| custodian.which_run()) {
+            Some(Err(Errno::PERM)) => Err(Errno::PERM),
+            Some(Ok(ledger)) => Ok(ledger),
+            _ => Err(errno),
+        };
         let ledger = sys::process::open_shared(self.path()).or_else(ask).map_err(|errno| match errno {
-            Errno::ACCESS => Errno::ACCESS,
+            Errno::ACCESS | Errno::PERM => errno,
             _ if self.is_elsewhere() => Errno::SRCH,
             other => other,
         })?;

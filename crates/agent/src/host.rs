@@ -42,7 +42,7 @@ const ZYGOTE: &CStr = c"--type=zygote";
 /// Why a process has no entry in the ledger that `pleat run` could make use of.
 pub(crate) const STRANGE: &str = "it is in a namespace of process ids, and neither its /proc nor its network leads to `pleat run`, or that has ended";
 /// Why it has no ledger, which is there for the run's user alone.
-const FORBIDDEN: &str = "its user may not join the run (see --other-users), or not from its namespaces";
+const FORBIDDEN: &str = "its user may not join the run, or not from its namespaces";
 
 /// Why it has none in user mode, where each trap of a system call is a signal.
 const TRACED: &str = "it is traced, and in user mode each of its system calls would stop it";
@@ -135,8 +135,9 @@ fn join(environment: *const *const c_char, register: RegisterForkHandlers, beari
     let Some(address) = run_of(environment) else { return };
     let ledger = match address.open() {
         Ok(ledger) => ledger,
-        Err(Errno::ACCESS) => return stay_out(environment, FORBIDDEN),
-        Err(Errno::SRCH) => return stay_out(environment, STRANGE),
+        Err(Errno::PERM) => return stay_out(environment, None),
+        Err(Errno::ACCESS) => return stay_out(environment, Some(FORBIDDEN)),
+        Err(Errno::SRCH) => return stay_out(environment, Some(STRANGE)),
         Err(_) => return,
     };
     let identity = Identity::of_program(ledger);
@@ -265,10 +266,12 @@ fn run_of(environment: *const *const c_char) -> Option<Address> {
     Address::of(variable(environment, LEDGER_VARIABLE.as_bytes())?)
 }
 
-/// Nothing leads to the ledger. Says so once: what this process starts finds no run.
-fn stay_out(environment: *const *const c_char, reason: &str) {
-    let pid = sys::thread::process_id();
-    failure::say(format_args!("process {pid} runs outside the budget: {reason}"));
+/// Nothing leads to the ledger. Says so once, unless somebody else has: what this process starts finds no run.
+fn stay_out(environment: *const *const c_char, reason: Option<&str>) {
+    if let Some(reason) = reason {
+        let pid = sys::thread::process_id();
+        failure::say(format_args!("process {pid} runs outside the budget: {reason}"));
+    }
     let name = LEDGER_VARIABLE.as_bytes();
     let is_it = |entry: &CStr| entry.to_bytes().strip_prefix(name).is_some_and(|rest| rest.starts_with(b"="));
     let Some(at) = strings(environment).position(is_it) else { return };

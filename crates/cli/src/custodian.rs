@@ -200,7 +200,7 @@ impl<'place> Custodian<'place> {
     /// The next one who has called and is let in, and whether he is a stranger. Who has changed his user is known by the ledger.
     fn next(&self) -> Option<(Line, bool)> {
         let strangers = self.wards.iter().filter(|ward| ward.is_stranger_until.is_some()).count();
-        let hears_strangers = strangers < STRANGERS_MAX && self.run.as_ref().is_some_and(|run| run.has_other_users);
+        let hears_strangers = strangers < STRANGERS_MAX && self.run.is_some();
         let mut called = self.receptions.iter().filter(|reception| reception.is_called());
         called.find_map(|reception| {
             let is_stranger = Cell::new(false);

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use pleat_e2e::{MODES, Turn, folded, folded_by, pleat_command, python, text, turn, words};
+use pleat_e2e::{MODES, Turn, folded, folded_by, plain, pleat_command, python, skipped, text, turn, words};
 
 /// A job whose agent stays out, and says so.
 const ZYGOTE: &str = "print('out', flush=True)";
@@ -40,4 +40,22 @@ fn who_fails_with_a_log_is_told_of_by_the_run() {
         assert_eq!(run.stderr.matches("bug in the agent, the program is ended").count(), 1, "{mode}: {}", run.stderr);
         assert_eq!(log(&turn), "", "{mode}");
     }
+}
+
+/// It has no way to the run's ledger: the custodian says so for it.
+#[test]
+fn who_may_not_join_the_run_is_told_of_by_the_run() {
+    let turn = turn("lines-other");
+    let line = "setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" -c \"$1\" 2> \"$2\"";
+    let job = with_log(&turn, line, ZYGOTE);
+    if plain(&job).stdout != b"out\n" {
+        return skipped("no setpriv, or no right to it");
+    }
+    let run = folded(&turn.options("64M"), &job);
+    if log(&turn).contains("cannot be preloaded") {
+        return skipped("the agent lies where another user cannot read it");
+    }
+    assert_eq!(run.stdout, b"out\n");
+    assert_eq!(run.stderr.matches("its user may not join the run (see --other-users)").count(), 1, "{}", run.stderr);
+    assert_eq!(log(&turn), "");
 }

@@ -39,6 +39,8 @@ pub const LEDGER_VARIABLE: &str = "PLEAT_LEDGER";
 pub const WHO_AM_I: u8 = b'i';
 /// The same, if it is of the run's user and knows the secret: the ledger.
 pub const WHICH_RUN: u8 = b'r';
+/// What he answers who knows the secret and is of another user: he has told the run's user so.
+pub const REFUSED: u8 = b'x';
 /// The same: a swap file.
 pub const SWAP_FILE: u8 = b's';
 /// The same, without the right to a userfaultfd for all faults, which the run has: what one can be made by.

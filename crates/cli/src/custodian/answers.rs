@@ -3,13 +3,14 @@
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pager::ledger::{Ledger, PAGE_MAP, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{Ledger, Notice, PAGE_MAP, REFUSED, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
 use sys::file::File;
 use sys::handover::{Line, Secret};
 use sys::host::SharedFile;
 use sys::uffd::Device;
 
+use crate::failure::say;
 use crate::swap::Place;
 
 /// What there is while there is `pleat run`.
@@ -21,7 +22,7 @@ pub(super) struct Run<'place> {
     secret: Secret,
     swap: Option<&'place Place>,
     /// `--other-users`: whoever knows the secret is of the run, whatever his user.
-    pub(super) has_other_users: bool,
+    has_other_users: bool,
 }
 
 impl<'place> Run<'place> {
@@ -52,7 +53,8 @@ pub(super) fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Ru
     // other program of that user's.
     let is_of_its_user = run.has_other_users || line.is_of_our_user();
     match question {
-        _ if !is_of_its_user && (question == WHICH_RUN || !has_caller(run.ledger, line)) => Err(Errno::ACCESS),
+        WHICH_RUN if !is_of_its_user => refuse(run.ledger, line),
+        _ if !is_of_its_user && !has_caller(run.ledger, line) => Err(Errno::ACCESS),
         WHICH_RUN => line.send(WHICH_RUN, &[run.number]),
         // Not its directory: that leads out of a sandbox.
         SWAP_FILE => line.send(SWAP_FILE, &[run.swap_file().ok_or(Errno::NOENT)?.number()]),
@@ -61,6 +63,18 @@ pub(super) fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Ru
         PAGE_MAP => line.send(PAGE_MAP, &[page_map(line).ok_or(Errno::SRCH)?.as_raw_fd()]),
         _ => Err(Errno::INVAL),
     }
+}
+
+/// Of those who run beside the budget the run says so once.
+fn refuse(ledger: &Ledger, line: &Line) -> Result<(), Errno> {
+    let peer = line.peer().ok_or(Errno::SRCH)?;
+    if ledger.is_first(Notice::Outside) {
+        say(format_args!(
+            "process {} runs outside the budget: its user may not join the run (see --other-users)",
+            peer.process
+        ));
+    }
+    line.send(REFUSED, &[])
 }
 
 /// Whether who is at the other end is in the ledger.
