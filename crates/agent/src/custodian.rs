@@ -56,9 +56,15 @@ impl Custodian {
     pub(crate) fn which_run(&self) -> Result<&'static Ledger, Errno> {
         let mut ledger = Err(Errno::SRCH);
         let adopt = &mut |file, _| ledger = sys::process::adopt_shared(&file);
-        match self.ask(WHICH_RUN).ok_or(Errno::SRCH)?.receive(ANSWER_MAX, adopt)? {
+        let line = self.ask(WHICH_RUN).ok_or(Errno::SRCH)?;
+        let answer = match line.receive(ANSWER_MAX, adopt) {
+            // He has hung up on the question: what he had said comes behind that.
+            Err(Errno::CONNRESET) => line.receive(ANSWER_MAX, adopt),
+            answer => answer,
+        };
+        match answer? {
             REFUSED => Err(Errno::PERM),
-            _ => ledger,
+            _ => ledger.or(Err(Errno::SRCH)),
         }
     }
 
@@ -91,7 +97,8 @@ impl Custodian {
     fn ask(&self, question: u8) -> Option<Line> {
         let is_trusted = |line: &Line| line.is_of_our_user() || line.peer().is_some_and(|peer| peer.user == 0);
         let line = call_by(ANSWER_MAX, || Line::call_at_once(&self.name)).filter(is_trusted)?;
-        line.ask(question, &self.secret).ok()?;
+        // Who is sent away may be so before he has asked.
+        let _ = line.ask(question, &self.secret);
         Some(line)
     }
 }

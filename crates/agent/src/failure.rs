@@ -7,6 +7,7 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use pager::ledger::{Ledger, Phase, Process};
+use sys::process::StandardError;
 
 use crate::entry::Membership;
 
@@ -58,15 +59,19 @@ impl Write for Line {
     }
 }
 
-/// Says `pleat: …` to the user of the run: on the process's standard error if that leads to where `pleat run` itself writes. Otherwise,
-/// in a log of the program's or to a program that reads what others complain of, the line is not seen while the run lasts, or is taken
-/// for one of the program's: it is left for `pleat run`. Where one way is barred the other one is tried.
+/// Says `pleat: …` to the user of the run: on the process's standard error if that is a terminal, or leads to where `pleat run` itself writes.
+/// Otherwise, in a log of the program's or to a program that reads what others complain of, the line is not seen while the run lasts, or is
+/// taken for one of the program's: it is left for `pleat run`. Where one way is barred the other one is tried.
 pub(crate) fn say(text: core::fmt::Arguments<'_>) {
     // SAFETY: null, or the ledger that was given to `note_in`, whose mapping is never undone.
     let ledger = unsafe { LEDGER.load(Ordering::Acquire).as_ref() };
-    let own = sys::process::standard_error_identity();
     let runs = ledger.and_then(Ledger::standard_error);
-    deliver(text, ledger, own.is_some_and(|own| runs.is_some_and(|runs| runs != own)));
+    let leads_elsewhere = match sys::process::standard_error_leads_to() {
+        Some(StandardError::Null) => true,
+        Some(StandardError::File(own)) => runs != Some(own),
+        Some(StandardError::Terminal(_)) | None => false,
+    };
+    deliver(text, ledger, runs.is_some() && leads_elsewhere);
 }
 
 /// Says of a process that it is let alone; `pleat run` does so, if it is there.
@@ -81,6 +86,8 @@ fn deliver(text: core::fmt::Arguments<'_>, ledger: Option<&Ledger>, is_for_run: 
     if !is_left && !sys::process::write_to_standard_error(line.text().as_bytes()) {
         leave();
     }
+    // It is printed at the next look.
+    ledger.filter(|_| is_left).into_iter().for_each(Ledger::ask_for_look);
 }
 
 /// Ends the program because pleat cannot go on.

@@ -277,9 +277,12 @@ fn stay_out(environment: *const *const c_char, reason: Option<&str>) {
     let Some(at) = strings(environment).position(is_it) else { return };
     // SAFETY: the array has an entry there.
     let entry = unsafe { *environment.wrapping_add(at) }.cast_mut();
-    // SAFETY: inside the entry, on the stack that the kernel has made; the program's own code does not run yet,
-    // and nobody has a reference to it now. Volatile, for we have read it through references that said otherwise.
-    unsafe { entry.wrapping_add(name.len() + 1).write_volatile(0) };
+    let length = variable(environment, name).map_or(0, |value| value.to_bytes().len());
+    for at in 0..length {
+        // SAFETY: inside the entry, on the stack that the kernel has made; the program's own code does not run yet, and nobody has a
+        // reference to it now. Volatile, for we have read it through references that said otherwise.
+        unsafe { entry.wrapping_add(name.len() + 1 + at).write_volatile(0) };
+    }
 }
 
 /// The value of an environment variable, from the loader's own array: libc's may not be set up yet.

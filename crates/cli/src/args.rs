@@ -191,8 +191,8 @@ pub(crate) struct RunArgs {
 
     /// Let programs that other users execute (gosu, su, runuser, setpriv, sudo -u) into the run, for containers and services
     ///
-    /// Without this they run beside the budget. Use it where you trust them: a process of the run can have others ended, and where
-    /// `pleat run` is root's any process of the machine.
+    /// For runs of root. Without this they run beside the budget. Use it where you trust those users: every process of theirs can then
+    /// have `pleat run` end others, of the run or not.
     #[arg(verbatim_doc_comment, long, env = "PLEAT_OTHER_USERS", hide_env_values = true, value_parser = FalseyValueParser::new())]
     pub(crate) other_users: bool,
 

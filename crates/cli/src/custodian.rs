@@ -12,8 +12,8 @@
 //! however it has ended, he goes on as long as anybody of it lives, who is managed or may be later; and traces the agents' threads.
 
 mod answers;
+mod strangers;
 
-use std::cell::Cell;
 use std::ffi::CString;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -34,7 +34,8 @@ use sys::kernel::PageRange;
 use sys::uffd::{Uffd, Unserved, feature};
 
 use self::answers::{Run, answer, is_in};
-use crate::failure::say;
+use self::strangers::Strangers;
+use crate::failure::{pass_on, say};
 use crate::swap::Place;
 use crate::{entries, proc, tracers};
 
@@ -48,10 +49,8 @@ const PROBE: PageIndex = PageIndex(1 << 16);
 const DESCRIPTORS_LEFT: u64 = 64;
 /// After a call that cannot be taken, for want of descriptors, and before a thread is told why it ends.
 const PAUSE: Duration = Duration::from_millis(10);
-/// So many who are of another user, and have not shown yet that they are of the run, are listened to at a time.
-const STRANGERS_MAX: usize = 64;
-/// And each of them for so long.
-const STRANGER_PATIENCE: Duration = Duration::from_secs(20);
+/// What one ward has said is read so often before the others are looked at.
+const MESSAGES_AT_ONCE: usize = 16;
 /// How often is asked whether a thread is being killed.
 const ASKED_MAX: usize = 2;
 /// What he answers `pleat run` when it is over and somebody lives on. Where nobody does he ends.
@@ -67,8 +66,6 @@ struct Ward {
     told: bool,
     /// It was no ward: it has got what a userfaultfd is made by, and will send the one that it has made.
     makes: bool,
-    /// A process of another user, which is to ask by then.
-    is_stranger_until: Option<Instant>,
 }
 
 /// What a look at a ward came to.
@@ -86,6 +83,7 @@ pub(crate) struct Custodian<'place> {
     /// The one with a name and, where there can be one, that with a file.
     receptions: Vec<Reception>,
     wards: Vec<Ward>,
+    strangers: Strangers,
     ledger: &'static Ledger,
     /// `None` when it is over: its processes may call still.
     run: Option<Run<'place>>,
@@ -117,6 +115,7 @@ impl<'place> Custodian<'place> {
         Self {
             receptions: vec![reception],
             wards: Vec::new(),
+            strangers: Strangers::default(),
             ledger,
             run: Some(run),
             next_look: Instant::now(),
@@ -131,6 +130,9 @@ impl<'place> Custodian<'place> {
         let null = null();
         let _ = null.as_ref().map(|null| (dup2_stdin(null), dup2_stdout(null)));
         self.attend(Some(&runner));
+        // However it has ended.
+        self.ledger.prints_no_more();
+        pass_on(self.ledger);
         self.look();
         self.run = None;
         // `pleat run` has the last numbers of the dead to tell yet.
@@ -190,6 +192,7 @@ impl<'place> Custodian<'place> {
     /// Waits for calls, for agents that end and for those that they leave. Says whether the run is over.
     fn wait(&self, runner: Option<&UnixStream>) -> bool {
         let numbers = self.wards.iter().flat_map(Ward::numbers).chain(self.receptions.iter().map(Reception::number));
+        let numbers = numbers.chain(self.strangers.numbers());
         let has_survivors = self.wards.iter().any(|ward| ward.line.is_none());
         let limit = has_survivors.then_some(LOOK).or(self.run.is_none().then_some(LOOK_BEHIND));
         let runner = runner.map(AsRawFd::as_raw_fd);
@@ -197,34 +200,20 @@ impl<'place> Custodian<'place> {
         runner.is_some() && ready == Some(0)
     }
 
-    /// The next one who has called and is let in, and whether he is a stranger. Who has changed his user is known by the ledger.
-    fn next(&self) -> Option<(Line, bool)> {
-        let strangers = self.wards.iter().filter(|ward| ward.is_stranger_until.is_some()).count();
-        let hears_strangers = strangers < STRANGERS_MAX && self.run.is_some();
-        let mut called = self.receptions.iter().filter(|reception| reception.is_called());
-        called.find_map(|reception| {
-            let is_stranger = Cell::new(false);
-            let line = reception.accept(&|pid| {
-                is_stranger.set(!is_in(self.ledger, pid));
-                !is_stranger.get() || hears_strangers
-            })?;
-            Some((line, is_stranger.get()))
-        })
-    }
-
-    /// Says whether somebody has called.
+    /// Says whether somebody has called. Who has changed his user is known by the ledger.
     fn admit(&mut self) -> bool {
         let mut has_called = false;
-        while let Some((line, is_stranger)) = self.next() {
+        let is_of_the_run = |pid| is_in(self.ledger, pid);
+        let next = |receptions: &[Reception]| {
+            let mut called = receptions.iter().filter(|reception| reception.is_called());
+            called.find_map(Reception::accept_any)
+        };
+        while let Some((line, caller)) = next(&self.receptions) {
             has_called = true;
-            if self.wards.iter().map(Ward::held).sum::<usize>() < self.held_max {
-                self.wards.push(Ward {
-                    line: Some(line),
-                    memories: Vec::new(),
-                    told: self.run.is_none(),
-                    makes: false,
-                    is_stranger_until: is_stranger.then(|| Instant::now() + STRANGER_PATIENCE),
-                });
+            if !caller.may_enter(&is_of_the_run) {
+                self.strangers.meet(line, caller, self.run.as_ref());
+            } else if self.held() < self.held_max {
+                self.wards.push(Ward::new(line, self.run.is_none()));
             } else if !self.has_told {
                 self.has_told = true;
                 say(format_args!(
@@ -237,6 +226,10 @@ impl<'place> Custodian<'place> {
         has_called
     }
 
+    fn held(&self) -> usize {
+        self.wards.iter().map(Ward::held).sum::<usize>() + self.strangers.held()
+    }
+
     /// Looks at all; those that nobody is left of are let go. Says whether there was anything.
     fn look(&mut self) -> bool {
         let heard = self.wards.iter_mut().fold(Heard::Nothing, |heard, ward| ward.look(self.run.as_ref()).max(heard));
@@ -244,10 +237,13 @@ impl<'place> Custodian<'place> {
             // What the ended have held, or shared with others, is to count for them no longer.
             self.run.iter().for_each(|run| run.ledger.ask_for_look());
         }
-        let (before, now) = (self.wards.len(), Instant::now());
-        self.wards.retain(|ward| ward.is_stranger_until.is_none_or(|until| now < until));
+        let before = self.wards.len();
         self.wards.retain(|ward| ward.line.is_some() || !ward.memories.is_empty());
-        heard > Heard::Nothing || self.wards.len() < before || self.wards.iter().any(|ward| ward.line.is_none())
+        let strangers = self.strangers.held();
+        let makers = self.strangers.look(self.run.as_ref());
+        self.wards.extend(makers.into_iter().map(|line| Ward { makes: true, ..Ward::new(line, false) }));
+        let has_heard = heard > Heard::Nothing || self.strangers.held() < strangers;
+        has_heard || self.wards.len() < before || self.wards.iter().any(|ward| ward.line.is_none())
     }
 }
 
@@ -264,6 +260,10 @@ fn descriptors_max() -> usize {
 }
 
 impl Ward {
+    fn new(line: Line, told: bool) -> Self {
+        Self { line: Some(line), memories: Vec::new(), told, makes: false }
+    }
+
     /// What to wait for.
     fn numbers(&self) -> impl Iterator<Item = i32> {
         let line = self.line.as_ref().map(Line::number);
@@ -278,18 +278,14 @@ impl Ward {
 
     fn look(&mut self, run: Option<&Run<'_>>) -> Heard {
         let mut heard = Heard::Nothing;
-        while let Some(line) = self.line.as_ref().filter(|line| line.is_readable(Duration::ZERO)) {
+        for _ in 0..MESSAGES_AT_ONCE {
+            let Some(line) = self.line.as_ref().filter(|line| line.is_readable(Duration::ZERO)) else { break };
             // Children that nobody follows come and go while their parent lives. Asking takes nothing from its agent.
             self.memories.retain(|memory| !memory.is_orphaned(PROBE));
             let memories = &mut self.memories;
-            match line.receive_any(Duration::ZERO, &mut |fd, _| memories.push(Uffd::adopt(fd))) {
-                // What he is to be looked after by comes when he is in the ledger.
-                Ok(Received::Sent(_)) if self.is_stranger_until.is_some() && !self.makes => {
-                    (self.line, self.memories) = (None, Vec::new());
-                    return Heard::Something;
-                }
+            match line.receive_any(Duration::ZERO, &mut |fd, _| memories.extend(Uffd::adopt_if_it_is_one(fd))) {
                 // Once: an answer that nobody takes would be waited for. An agent has a line of its own for that.
-                Ok(Received::Asked(question, secret)) if self.memories.is_empty() => {
+                Ok(Received::Asked(question, secret)) if self.memories.is_empty() && !self.makes => {
                     self.makes = answer(line, question, &secret, run).is_ok() && question == USERFAULTFD;
                     if !self.makes {
                         self.line = None;
@@ -365,7 +361,7 @@ mod tests {
 
     use pager::ledger::{PAGE_MAP, SWAP_FILE, WHICH_RUN, WHO_AM_I};
     use sys::file::File;
-    use sys::handover::Secret;
+    use sys::handover::{Peer, Secret};
     use sys::uffd::{Device, Faults, feature};
 
     use super::*;
@@ -475,7 +471,8 @@ mod tests {
     #[test]
     fn who_may_not_open_its_page_map_gets_it() {
         let secret = *b"is in a variable";
-        let mut custodian = custodian(Run::of(&ledger_file(), secret, None));
+        let file = ledger_file();
+        let mut custodian = custodian(Run::of(&file, secret, None));
         let mut ask = |secret: &Secret| {
             let line = Line::call_at_once(&custodian.receptions[0].name()).unwrap();
             line.ask(PAGE_MAP, secret).unwrap();
@@ -488,6 +485,11 @@ mod tests {
             });
             path
         };
+        assert_eq!(ask(&secret), None, "it is not of the run");
+        let [entry, ..] = &file.content().processes;
+        entry.start_ticks.store(proc::Stat::of(std::process::id()).unwrap().start_ticks, Relaxed);
+        entry.pid.store(std::process::id(), Relaxed);
+        file.content().processes_used.store(1, Relaxed);
         assert_eq!(ask(b"is something els"), None, "the name alone is there for all to read");
         let path = ask(&secret).unwrap();
         assert!(path.starts_with(format!("/proc/{}/task", std::process::id())), "{path:?}");
@@ -502,14 +504,16 @@ mod tests {
         let place = Place::of(&path).unwrap();
         let identity = place.identity;
         let run = Run::of(&ledger_file(), [0; _], Some(&place));
-        let files = [(); 2].map(|()| run.swap_file().unwrap());
+        let files = [(); 2].map(|()| run.swap_file(true).unwrap());
         assert_eq!(files.each_ref().map(|file| file.is(identity)), [true, false]);
+        let others = run.swap_file(false).unwrap();
+        assert!(!others.is(identity) && others.shape().unwrap().links == 0, "it is for those who are let in");
         assert_eq!(files[1].shape().unwrap().links, 0);
         drop(files);
         let other = path.with_extension("other");
         std::fs::write(&other, "the user's").unwrap();
         std::fs::rename(&other, &path).unwrap();
-        let links = run.swap_file().unwrap().shape().unwrap().links;
+        let links = run.swap_file(true).unwrap().shape().unwrap().links;
         let left = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!((links, left.as_str()), (0, "the user's"));
@@ -526,6 +530,57 @@ mod tests {
         custodian.admit();
         custodian.look();
         assert_eq!(shape(&custodian), [(true, 1)]);
+    }
+
+    /// To read it would wait for ever, and what came would be taken for a userfaultfd's.
+    #[test]
+    fn what_is_no_userfaultfd_is_not_taken() {
+        let mut custodian = custodian(Run::of(&ledger_file(), [0; _], None));
+        let line = Line::call_at_once(&custodian.receptions[0].name()).unwrap();
+        let (pipe, _other) = std::io::pipe().unwrap();
+        line.send(b'w', &[pipe.as_raw_fd()]).unwrap();
+        custodian.admit();
+        custodian.look();
+        assert_eq!(shape(&custodian), [(true, 0)]);
+        drop(line);
+        custodian.look();
+        assert_eq!(shape(&custodian), []);
+    }
+
+    /// Of a stranger nothing is taken but a question.
+    #[test]
+    fn a_stranger_is_heard_once_and_not_for_long() {
+        let file = ledger_file();
+        let secret = *b"is in a variable";
+        let run = Run::of(&file, secret, None).with_other_users(true);
+        let reception = Reception::open().unwrap();
+        let mut strangers = Strangers::default();
+        let call = |strangers: &mut Strangers, user| {
+            let line = Line::call_at_once(&reception.name()).unwrap();
+            let (here, peer) = reception.accept_any().unwrap();
+            strangers.meet(here, Peer { user, ..peer }, Some(&run));
+            line
+        };
+        let [asks, guesses, sends] = [(); 3].map(|()| call(&mut strangers, 7));
+        asks.ask(WHICH_RUN, &secret).unwrap();
+        guesses.ask(WHICH_RUN, b"is something els").unwrap();
+        let (pipe, _other) = std::io::pipe().unwrap();
+        sends.send(b'w', &[pipe.as_raw_fd()]).unwrap();
+        assert_eq!(strangers.look(Some(&run)).len(), 0);
+        let mut number = None;
+        asks.receive(Duration::ZERO, &mut |_, sent| number = Some(sent)).unwrap();
+        assert_eq!(number, Some(file.descriptor()));
+        for line in [&guesses, &sends] {
+            assert!(line.receive(Duration::ZERO, &mut |_, _| unreachable!("it is not for them")).is_err());
+        }
+        assert_eq!(strangers.held(), 0);
+        let silent: Vec<_> = (0..100).map(|_| call(&mut strangers, 7)).collect();
+        assert_eq!(strangers.held(), 8, "of one user");
+        let others: Vec<_> = (0..100).map(|user| call(&mut strangers, 100 + user)).collect();
+        assert_eq!(strangers.held(), 64);
+        drop((silent, others));
+        strangers.look(Some(&run));
+        assert_eq!(strangers.held(), 0, "they have hung up");
     }
 
     /// What it reads of memory that an agent serves, the agent would wait for.

@@ -19,6 +19,11 @@ pub(crate) fn bury_the_dead(ledger: &Ledger) {
     claimed.filter(|entry| !lives(entry)).for_each(free);
 }
 
+/// Whether this is a process that has an entry, not one of its number.
+pub(crate) fn is_of_living(ledger: &Ledger, pid: u32) -> bool {
+    ledger.claimed().iter().any(|entry| entry.pid.load(Acquire) == pid && lives(entry))
+}
+
 fn lives(entry: &Process) -> bool {
     let pid = entry.pid.load(Acquire);
     pid != 0 && proc::lives(pid, entry.start_ticks.load(Relaxed), Stat::of(pid))

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::Write as _;
 
+use pager::ledger::Ledger;
+
 /// pleat itself failed.
 pub(crate) const STATUS_PLEAT: u8 = 125;
 /// The program was found but cannot be executed.
@@ -46,4 +48,15 @@ pub(crate) fn usage_line(error: &clap::Error) -> String {
 /// status would be lost, and with us the memory that we look after.
 pub(crate) fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "pleat: {line}");
+}
+
+/// Prints the line that an agent has left, whose program's standard error leads elsewhere, or is closed.
+pub(crate) fn pass_on(ledger: &Ledger) {
+    let Some(text) = ledger.take_message() else { return };
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    // A terminal does what it is told, and the line may be another user's.
+    let line = String::from_utf8_lossy(text).replace(char::is_control, "");
+    if writeln!(std::io::stderr(), "{line}").is_err() {
+        ledger.prints_no_more();
+    }
 }

@@ -18,6 +18,8 @@ use sys::proc_files::{anonymous_of_statm, bytes_of_line};
 pub(crate) struct Stat {
     /// Field 3: R, S, D, T, t, Z, …
     pub(crate) state: u8,
+    /// Field 4: the process that it is a child of.
+    pub(crate) parent: u32,
     /// Field 10.
     pub(crate) minor_faults: u64,
     /// Field 22: clock ticks after boot.
@@ -36,10 +38,11 @@ impl Stat {
         let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
         let mut fields = rest.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
-        // `rest` starts with field 3; field 10 is 6 after field 4, which comes next, and field 22 is 11 after field 11.
-        let minor_faults = fields.nth(6)?.parse().ok()?;
+        // `rest` starts with field 3; field 10 is 5 after field 5, which comes next, and field 22 is 11 after field 11.
+        let parent = fields.next()?.parse().ok()?;
+        let minor_faults = fields.nth(5)?.parse().ok()?;
         let start_ticks = fields.nth(11)?.parse().ok()?;
-        Some(Self { state, minor_faults, start_ticks })
+        Some(Self { state, parent, minor_faults, start_ticks })
     }
 
     /// Stopped by a signal or a debugger: it does nothing, and is not to blame.
@@ -166,6 +169,14 @@ pub(crate) fn thread_as_seen_here(pid: u32, own: u32) -> Option<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let mut numbers = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
     numbers.find(|thread| numbers_of(&format!("/proc/{pid}/task/{thread}/status")).last() == Some(&own))
+}
+
+/// A process's users: the real one, the effective one, the one that is saved, and that of its files.
+pub(crate) fn users(pid: u32) -> Option<[u32; 4]> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let users: Vec<u32> = users.split_ascii_whitespace().filter_map(|user| user.parse().ok()).collect();
+    users.try_into().ok()
 }
 
 /// The numbers of a thread, from our namespace to its own; none where there are no namespaces, or it has ended.
@@ -296,7 +307,7 @@ mod tests {
     #[test]
     fn names_do_not_confuse() {
         let line = b"12 (a) b (c)) S 1 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 11 12";
-        assert_eq!(Stat::parse(line), Some(Stat { state: b'S', minor_faults: 1, start_ticks: 98765 }));
+        assert_eq!(Stat::parse(line), Some(Stat { state: b'S', parent: 1, minor_faults: 1, start_ticks: 98765 }));
         assert_eq!(Stat::parse(b"12 (a"), None);
     }
 

@@ -16,13 +16,14 @@ use page::ByteCount;
 use pager::ledger::{LEDGER_VARIABLE, Ledger, MAGIC};
 use policy::sizing;
 use sys::host::SharedFile;
+use sys::process::StandardError;
 
 use crate::agent::SANITIZER_VARIABLE;
 use crate::args::{RunArgs, WhenFull};
 use crate::bell::Bell;
 use crate::custodian::Custodian;
 use crate::custody::Custody;
-use crate::failure::{Failure, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_PLEAT, STATUS_STOPPED};
+use crate::failure::{Failure, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND, STATUS_PLEAT, STATUS_STOPPED, pass_on};
 use crate::signals::Signals;
 use crate::stats::{Run, StatsFile};
 use crate::strays::Strays;
@@ -100,6 +101,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     };
     let end = supervisor.run();
     supervisor.custody.end(&supervisor.tracers);
+    pass_on(ledger);
     let end = end?;
     supervisor.write_stats(false);
     end_watch()?;
@@ -132,7 +134,9 @@ fn create_ledger(run: &Run, place: Option<&Place>, args: &RunArgs) -> Result<Sha
     ledger.runner_pid.store(std::process::id(), Relaxed);
     // Who asks to be traced before there is a tracer waits for him.
     ledger.tracer_pid.store(std::process::id(), Relaxed);
-    ledger.standard_error.store(sys::process::standard_error_identity().unwrap_or_default());
+    if let Some(StandardError::Terminal(file) | StandardError::File(file)) = sys::process::standard_error_leads_to() {
+        ledger.standard_error.store(file);
+    }
     ledger.id_namespace.store(sys::process::id_namespace().unwrap_or(0), Relaxed);
     ledger.runner_start_ticks.store(sys::process::start_ticks().unwrap_or(0), Relaxed);
     ledger.runner_ticks_ahead.store(sys::process::start_ticks_ahead().unwrap_or(0).cast_unsigned(), Relaxed);

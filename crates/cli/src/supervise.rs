@@ -1,6 +1,5 @@
 //! Watches a run: wakes the agents when memory gets short, ends what hangs, and keeps the statistics current.
 
-use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +15,7 @@ use pager::ledger::{Ledger, Phase};
 
 use crate::bell::Bell;
 use crate::custody::Custody;
-use crate::failure::say;
+use crate::failure::{pass_on, say};
 use crate::proc;
 use crate::signals::Signals;
 use crate::stats::{Report, StatsFile};
@@ -100,7 +99,8 @@ impl Supervisor {
         };
         // What it left in the ledger, before the entry is freed.
         self.table.look(Duration::ZERO, true);
-        self.pass_message_on();
+        self.ledger.prints_no_more();
+        pass_on(self.ledger);
         Ok(self.end(status))
     }
 
@@ -138,7 +138,7 @@ impl Supervisor {
         self.ledger.have_looked(left.0, given);
         self.tight.look(look.fixed + own, look.lost_ns, look.exceeded, elapsed.min(LOOK_COUNTS_MAX));
         self.end_stuck(&look);
-        self.pass_message_on();
+        pass_on(self.ledger);
         if look.stopped {
             self.stop_run();
         }
@@ -154,14 +154,6 @@ impl Supervisor {
             self.ledger.activate();
         }
         MANAGE_EVERY
-    }
-
-    /// Prints the line of an agent that has not printed it itself: its program's standard error leads elsewhere, or is closed.
-    fn pass_message_on(&self) {
-        if let Some(text) = self.ledger.take_message() {
-            let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-            let _ = write!(std::io::stderr(), "{}", String::from_utf8_lossy(text));
-        }
     }
 
     fn end_stuck(&mut self, look: &Look) {

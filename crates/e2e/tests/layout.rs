@@ -249,7 +249,7 @@ fn forks_with_dirty_memory() {
 /// touches thousands of pages meanwhile.
 #[test]
 fn a_fork_waits_for_malloc_trim() {
-    compare_forks("trims", "trims.c", ["48", "2"], "32M");
+    compare_forks("trims", "trims.c", ["48", "20"], "32M");
 }
 
 /// A fork handler of another library, registered before ours, changes the layout while the parent's agent serves the child.

@@ -46,16 +46,24 @@ fn who_fails_with_a_log_is_told_of_by_the_run() {
 #[test]
 fn who_may_not_join_the_run_is_told_of_by_the_run() {
     let turn = turn("lines-other");
-    let line = "setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" -c \"$1\" 2> \"$2\"";
-    let job = with_log(&turn, line, ZYGOTE);
-    if plain(&job).stdout != b"out\n" {
-        return skipped("no setpriv, or no right to it");
+    let other = "setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" -c \"$1\" 2> \"$2\"";
+    // In the place of a process that was of the run, and as a child of one.
+    for (line, out) in [(format!("exec {other}"), "out\n"), (format!("{other}; {other}"), "out\nout\n")] {
+        let job = with_log(&turn, &line, ZYGOTE);
+        if plain(&job).stdout != out.as_bytes() {
+            return skipped("no setpriv, or no right to it");
+        }
+        let run = folded(&turn.options("64M"), &job);
+        if log(&turn).contains("cannot be preloaded") {
+            return skipped("the agent lies where another user cannot read it");
+        }
+        assert_eq!(run.stdout, out.as_bytes());
+        assert_eq!(
+            run.stderr.matches("its user may not join the run (see --other-users)").count(),
+            1,
+            "{}",
+            run.stderr
+        );
+        assert_eq!(log(&turn), "");
     }
-    let run = folded(&turn.options("64M"), &job);
-    if log(&turn).contains("cannot be preloaded") {
-        return skipped("the agent lies where another user cannot read it");
-    }
-    assert_eq!(run.stdout, b"out\n");
-    assert_eq!(run.stderr.matches("its user may not join the run (see --other-users)").count(), 1, "{}", run.stderr);
-    assert_eq!(log(&turn), "");
 }

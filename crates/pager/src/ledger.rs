@@ -37,17 +37,17 @@ pub const LEDGER_VARIABLE: &str = "PLEAT_LEDGER";
 
 /// What a process asks the run's custodian that sees no `pleat run` in /proc: its own process id there.
 pub const WHO_AM_I: u8 = b'i';
-/// The same, if it is of the run's user and knows the secret: the ledger.
+/// The same, if it is let into the run and knows the secret: the ledger.
 pub const WHICH_RUN: u8 = b'r';
-/// What he answers who knows the secret and is of another user: he has told the run's user so.
+/// What he says to who is not let in: the run's user has been told so.
 pub const REFUSED: u8 = b'x';
-/// The same: a swap file.
-pub const SWAP_FILE: u8 = b's';
 /// The same, without the right to a userfaultfd for all faults, which the run has: what one can be made by.
 pub const USERFAULTFD: u8 = b'u';
 /// And that the one it has made is enabled, by who has the right.
 pub const ENABLE: u8 = b'e';
-/// The same, where it may not open it itself: its page map.
+/// The same, and so may a process of the run that has become another user's: a swap file.
+pub const SWAP_FILE: u8 = b's';
+/// And, where it may not open it itself, its page map.
 pub const PAGE_MAP: u8 = b'm';
 
 /// Makes the agent misbehave on purpose, so that the watchdogs can be tested. `docs/userfaultfd.md` lists the values.
@@ -503,12 +503,14 @@ impl Ledger {
         self.printed.fetch_or(bit, Relaxed) & bit == 0
     }
 
-    /// Device and inode of where `pleat run` prints its lines, if that is known and it has not ended.
+    /// Device and inode of where `pleat run` prints its lines, while it does.
     pub fn standard_error(&self) -> Option<(u64, u64)> {
-        // Who traces behind it is another.
-        let is_there = self.tracer_pid.load(Relaxed) == self.runner_pid.load(Relaxed);
-        let file = self.standard_error.load();
-        (is_there && file != (0, 0)).then_some(file)
+        Some(self.standard_error.load()).filter(|file| *file != (0, 0))
+    }
+
+    /// From now on no line is left for `pleat run`.
+    pub fn prints_no_more(&self) {
+        self.standard_error.store((0, 0));
     }
 
     /// Leaves a line for `pleat run` to print. One at a time: a second one, before the first is printed, is refused.
@@ -540,6 +542,8 @@ pub enum Notice {
     Exceeds,
     /// A process runs outside the budget.
     Outside,
+    /// A process runs outside the budget because of its user.
+    OtherUser,
     /// In user mode, a program has asked for a ring.
     IoUring,
     /// In user mode, a program has asked for a userfaultfd.
@@ -596,7 +600,7 @@ pub struct Ledger {
     pub message_state: AtomicU32,
     /// A line of an agent that `pleat run` is to print; UTF-8, zero-padded.
     pub message: [AtomicU64; 32],
-    /// Where `pleat run` prints; zero if that cannot be told.
+    /// Where `pleat run` prints; zero if that cannot be told, is nowhere, or it does no more.
     pub standard_error: FileIdentity,
     /// How often `pleat run` has been asked for a look; a futex.
     pub looks_asked: AtomicU32,
@@ -715,15 +719,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_go_to_a_run_that_is_there_and_can_print() {
+    fn lines_go_to_a_run_that_prints() {
         let ledger = sys::host::SharedFile::<Ledger>::create(c"test").unwrap().content();
-        ledger.runner_pid.store(7, Relaxed);
-        ledger.tracer_pid.store(7, Relaxed);
         assert_eq!(ledger.standard_error(), None);
         ledger.standard_error.store((1, 2));
         assert_eq!(ledger.standard_error(), Some((1, 2)));
-        // It has ended, and the custodian traces behind it.
-        ledger.tracer_pid.store(8, Relaxed);
+        ledger.prints_no_more();
         assert_eq!(ledger.standard_error(), None);
     }
 

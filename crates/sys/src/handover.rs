@@ -68,6 +68,14 @@ pub struct Peer {
     pub group: u32,
 }
 
+impl Peer {
+    /// Whether he is let in where processes of the same user are, and those that `is_child` knows.
+    pub fn may_enter(&self, is_child: &dyn Fn(u32) -> bool) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        self.user == own || self.user == 0 || self.process != 0 && is_child(self.process)
+    }
+}
+
 /// One end of a conversation between two agents; ends when the other one's process does.
 #[derive(Debug)]
 pub struct Line(OwnedFd);
@@ -153,11 +161,15 @@ impl Reception {
     /// A child that has called, if there is one. Only processes of the same user are let in, and those that `is_child`
     /// knows: the program may have changed its user, which the agent's own threads have not.
     pub fn accept(&self, is_child: &dyn Fn(u32) -> bool) -> Option<Line> {
-        let line = rustix::net::accept_with(&self.socket, FLAGS).ok()?;
-        let line = Line(line);
+        let (line, caller) = self.accept_any()?;
+        caller.may_enter(is_child).then_some(line)
+    }
+
+    /// Whoever has called, if somebody has.
+    pub fn accept_any(&self) -> Option<(Line, Peer)> {
+        let line = Line(rustix::net::accept_with(&self.socket, FLAGS).ok()?);
         let caller = line.peer()?;
-        let is_let_in = line.is_of_our_user() || caller.user == 0 || caller.process != 0 && is_child(caller.process);
-        is_let_in.then_some(line)
+        Some((line, caller))
     }
 
     /// Whether somebody calls.
@@ -279,6 +291,14 @@ impl Line {
         let mut text = [question; QUESTION_BYTES];
         text[1..=SECRET_BYTES].copy_from_slice(secret);
         rustix::net::send(&self.0, &text, SendFlags::NOSIGNAL).map(|_| ())
+    }
+
+    /// Receives what `ask` asked, if it has come, and nothing else: no descriptor that comes with it.
+    pub fn hear_question(&self) -> Result<(u8, Secret), Errno> {
+        let mut text = [0; QUESTION_BYTES + 1];
+        let (_, length) = rustix::net::recv(&self.0, &mut text, RecvFlags::DONTWAIT)?;
+        let is_question = length == QUESTION_BYTES;
+        if is_question { Ok((text[0], *text[1..].first_chunk().expect("it is longer"))) } else { Err(Errno::PROTO) }
     }
 
     /// Receives what `tell` told, waiting at most `limit`.

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Access, FileType, Mode, OFlags, SealFlags, Timespec};
 use rustix::mm::{MapFlags, ProtFlags};
-use rustix::thread::CapabilitySet;
+use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::arch::{self, number};
 use crate::file::Identity;
@@ -80,10 +80,27 @@ pub fn write_to_standard_error(text: &[u8]) -> bool {
         .is_some_and(|standard_error| rustix::io::write(&standard_error, text).is_ok())
 }
 
-/// Where the standard error of the process leads; `None` if it has none, or that cannot be told.
-pub fn standard_error_identity() -> Option<Identity> {
+/// Where the standard error of the process leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StandardError {
+    /// Nowhere: /dev/null.
+    Null,
+    /// To a terminal, at which somebody sits.
+    Terminal(Identity),
+    /// To a file, a pipe or a socket.
+    File(Identity),
+}
+
+/// `None` if it has none, or that cannot be told.
+pub fn standard_error_leads_to() -> Option<StandardError> {
+    let null = rustix::fs::makedev(1, 3);
     let stat = rustix::fs::stat(c"/proc/self/fd/2").ok()?;
-    Some((stat.st_dev, stat.st_ino))
+    let identity = (stat.st_dev, stat.st_ino);
+    Some(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::CharacterDevice if stat.st_rdev == null => StandardError::Null,
+        FileType::CharacterDevice => StandardError::Terminal(identity),
+        _ => StandardError::File(identity),
+    })
 }
 
 /// The program's own descriptor: what the program writes to a file then follows our line, and a pipe or a socket may be
@@ -176,6 +193,18 @@ pub const EXECVE: core::ffi::c_long = number::EXECVE as core::ffi::c_long;
 /// Whether this thread may do what root may in its user namespace (`CAP_SYS_ADMIN`).
 pub(crate) fn is_administrator() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// Does something without `CAP_SYS_ADMIN`, which this thread has again behind it.
+pub fn without_administration<T>(what: impl FnOnce() -> T) -> T {
+    let before =
+        rustix::thread::capabilities(None).ok().filter(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    let Some(before) = before else { return what() };
+    let without = CapabilitySets { effective: before.effective.difference(CapabilitySet::SYS_ADMIN), ..before };
+    let _ = rustix::thread::set_capabilities(None, without);
+    let done = what();
+    let _ = rustix::thread::set_capabilities(None, before);
+    done
 }
 
 /// That of ioctl.

@@ -77,6 +77,9 @@ pub enum Unserved {
     Layout,
 }
 
+/// What a userfaultfd is called in /proc.
+const NAME: &[u8] = b"anon_inode:[userfaultfd]";
+
 /// /dev/userfaultfd. Whoever has it open, or is sent it, may make userfaultfds.
 #[derive(Debug)]
 pub struct Device(OwnedFd);
@@ -148,6 +151,17 @@ impl Uffd {
     /// Takes over the descriptor that a fork message brought, or that another process sent.
     pub fn adopt(fd: OwnedFd) -> Self {
         Self(fd)
+    }
+
+    /// The same from a process that may send anything: `None` if it is no userfaultfd. To read another file might wait for ever.
+    pub fn adopt_if_it_is_one(fd: OwnedFd) -> Option<Self> {
+        let mut path = [0; 48];
+        let path = crate::thread::decimal_path(b"/proc/self/fd/", fd.as_raw_fd() as u32, b"\0", &mut path)?;
+        let mut name = [core::mem::MaybeUninit::uninit(); NAME.len() + 1];
+        let (name, _) = rustix::fs::readlinkat_raw(rustix::fs::CWD, path, &mut name).ok()?;
+        let flags = rustix::fs::fcntl_getfl(&fd).ok()?;
+        let is_one = name == NAME && flags.contains(rustix::fs::OFlags::NONBLOCK);
+        is_one.then_some(Self(fd))
     }
 
     /// The number of its descriptor.

@@ -1,17 +1,19 @@
 //! What the custodian tells those who ask him, and whom.
 
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pager::ledger::{Ledger, Notice, PAGE_MAP, REFUSED, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
+use pager::ledger::{Ledger, PAGE_MAP, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
 use sys::file::File;
-use sys::handover::{Line, Secret};
+use sys::handover::{Line, Peer, Secret};
 use sys::host::SharedFile;
 use sys::uffd::Device;
 
-use crate::failure::say;
+use super::strangers::send_away;
 use crate::swap::Place;
+use crate::{entries, proc};
 
 /// What there is while there is `pleat run`.
 #[derive(Debug)]
@@ -22,7 +24,7 @@ pub(super) struct Run<'place> {
     secret: Secret,
     swap: Option<&'place Place>,
     /// `--other-users`: whoever knows the secret is of the run, whatever his user.
-    has_other_users: bool,
+    pub(super) has_other_users: bool,
 }
 
 impl<'place> Run<'place> {
@@ -36,50 +38,50 @@ impl<'place> Run<'place> {
         Self { has_other_users, ..self }
     }
 
-    pub(super) fn swap_file(&self) -> Option<File> {
+    /// What the run's user has set aside is for those who are let in.
+    pub(super) fn swap_file(&self, is_let_in: bool) -> Option<File> {
         let Place { path, identity, .. } = self.swap?;
-        File::create_at(path, *identity).or_else(|| File::create_unnamed_near(path).ok())
+        let set_aside = is_let_in.then(|| File::create_at(path, *identity)).flatten();
+        set_aside.or_else(|| File::create_unnamed_near(path).ok())
     }
 }
 
 /// Tells who asks what he cannot see in /proc.
 pub(super) fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Run<'_>>) -> Result<(), Errno> {
+    let peer = line.peer().ok_or(Errno::SRCH)?;
     if question == WHO_AM_I {
-        let peer = line.peer().filter(|peer| peer.process != 0).ok_or(Errno::SRCH)?;
-        return line.tell(WHO_AM_I, [peer.process.into(), 0, 0]);
+        return match peer.process {
+            0 => Err(Errno::SRCH),
+            process => line.tell(WHO_AM_I, [process.into(), 0, 0]),
+        };
     }
     let run = run.filter(|run| *secret == run.secret).ok_or(Errno::ACCESS)?;
-    // One that has become another user's is of the run still. But who may write to the ledger can have processes ended, and that is for no
-    // other program of that user's.
-    let is_of_its_user = run.has_other_users || line.is_of_our_user();
+    let is_let_in = run.has_other_users || line.is_of_our_user();
+    if !may_have(question, is_let_in, || entries::is_of_living(run.ledger, peer.process)) {
+        if question == WHICH_RUN {
+            // Executed in the place of a process of the run it has that one's entry in the ledger, and is no stranger by that.
+            send_away(run.ledger, line, peer.process);
+        }
+        return Err(Errno::ACCESS);
+    }
     match question {
-        WHICH_RUN if !is_of_its_user => refuse(run.ledger, line),
-        _ if !is_of_its_user && !has_caller(run.ledger, line) => Err(Errno::ACCESS),
         WHICH_RUN => line.send(WHICH_RUN, &[run.number]),
         // Not its directory: that leads out of a sandbox.
-        SWAP_FILE => line.send(SWAP_FILE, &[run.swap_file().ok_or(Errno::NOENT)?.number()]),
-        // Who may have all that the run's user has may have this, too.
+        SWAP_FILE => line.send(SWAP_FILE, &[run.swap_file(is_let_in).ok_or(Errno::NOENT)?.number()]),
         USERFAULTFD => line.send(USERFAULTFD, &[Device::open()?.number()]),
-        PAGE_MAP => line.send(PAGE_MAP, &[page_map(line).ok_or(Errno::SRCH)?.as_raw_fd()]),
+        PAGE_MAP => line.send(PAGE_MAP, &[page_map(peer).ok_or(Errno::SRCH)?.as_raw_fd()]),
         _ => Err(Errno::INVAL),
     }
 }
 
-/// Of those who run beside the budget the run says so once.
-fn refuse(ledger: &Ledger, line: &Line) -> Result<(), Errno> {
-    let peer = line.peer().ok_or(Errno::SRCH)?;
-    if ledger.is_first(Notice::Outside) {
-        say(format_args!(
-            "process {} runs outside the budget: its user may not join the run (see --other-users)",
-            peer.process
-        ));
+/// Who may write to the ledger can have processes ended, and who has the device sees faults of the kernel's: both are for those who are let in. A
+/// process of the run that has become another user's may have what it has lost by that, and what its user executes in its place is not told from it.
+fn may_have(question: u8, is_let_in: bool, is_in_ledger: impl Fn() -> bool) -> bool {
+    match question {
+        PAGE_MAP => is_in_ledger(),
+        SWAP_FILE => is_let_in || is_in_ledger(),
+        _ => is_let_in,
     }
-    line.send(REFUSED, &[])
-}
-
-/// Whether who is at the other end is in the ledger.
-fn has_caller(ledger: &Ledger, line: &Line) -> bool {
-    line.peer().is_some_and(|peer| is_in(ledger, peer.process))
 }
 
 /// Whether a process is in the ledger.
@@ -87,9 +89,43 @@ pub(super) fn is_in(ledger: &Ledger, pid: u32) -> bool {
     pid != 0 && ledger.claimed().iter().any(|entry| entry.pid.load(Relaxed) == pid)
 }
 
-/// The page map of who is at the other end, by the thread that has come last: the first one may have ended.
-fn page_map(line: &Line) -> Option<std::fs::File> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", line.peer()?.process)).ok()?;
-    let threads: Vec<_> = tasks.flatten().map(|task| task.path()).collect();
-    threads.iter().rev().find_map(|thread| std::fs::File::open(thread.join("pagemap")).ok())
+/// The page map of who asks, as long as it is of that user alone: not of a program with the rights of another that it executes meanwhile. Without page
+/// frame numbers, which are not for everybody. By the thread that has come last and has memory: the first one may have ended.
+fn page_map(peer: Peer) -> Option<std::fs::File> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", peer.process)).ok()?;
+    let threads: Vec<_> = tasks.flatten().map(|task| task.path().join("pagemap")).collect();
+    let open = || threads.iter().rev().find_map(|path| std::fs::File::open(path).ok().filter(has_memory));
+    let is_theirs = || proc::users(peer.process).is_some_and(|users| users == [peer.user; 4]);
+    let opened = is_theirs().then(|| sys::process::without_administration(open))?;
+    opened.filter(|_| is_theirs())
+}
+
+fn has_memory(page_map: &std::fs::File) -> bool {
+    page_map.read_at(&mut [0; 8], 0).is_ok_and(|bytes| bytes == 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_have_what() {
+        for (question, let_in, in_ledger, neither) in [
+            (WHICH_RUN, true, false, false),
+            (USERFAULTFD, true, false, false),
+            (SWAP_FILE, true, true, false),
+            (PAGE_MAP, false, true, false),
+        ] {
+            assert_eq!(may_have(question, true, || false), let_in, "{question}");
+            assert_eq!(may_have(question, false, || true), in_ledger, "{question}");
+            assert_eq!(may_have(question, false, || false), neither, "{question}");
+        }
+    }
+
+    #[test]
+    fn the_page_map_is_for_the_user_of_the_process() {
+        let own = Peer { process: std::process::id(), user: nix::unistd::geteuid().as_raw(), group: 0 };
+        assert!(page_map(own).is_some());
+        assert!(page_map(Peer { user: own.user + 1, ..own }).is_none());
+    }
 }
