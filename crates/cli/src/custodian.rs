@@ -49,7 +49,8 @@ const PROBE: PageIndex = PageIndex(1 << 16);
 const DESCRIPTORS_LEFT: u64 = 64;
 /// After a call that cannot be taken, for want of descriptors, and before a thread is told why it ends.
 const PAUSE: Duration = Duration::from_millis(10);
-/// What one ward has said is read so often before the others are looked at.
+/// So many who have called are let in, or sent away, before it is looked at the others; and what one ward has said is read so often.
+const CALLS_AT_ONCE: usize = 64;
 const MESSAGES_AT_ONCE: usize = 16;
 /// How often is asked whether a thread is being killed.
 const ASKED_MAX: usize = 2;
@@ -194,7 +195,8 @@ impl<'place> Custodian<'place> {
         let numbers = self.wards.iter().flat_map(Ward::numbers).chain(self.receptions.iter().map(Reception::number));
         let numbers = numbers.chain(self.strangers.numbers());
         let has_survivors = self.wards.iter().any(|ward| ward.line.is_none());
-        let limit = has_survivors.then_some(LOOK).or(self.run.is_none().then_some(LOOK_BEHIND));
+        let may_be_late = self.run.is_none() || self.strangers.held() > 0;
+        let limit = has_survivors.then_some(LOOK).or(may_be_late.then_some(LOOK_BEHIND));
         let runner = runner.map(AsRawFd::as_raw_fd);
         let ready = sys::host::wait_for_any(runner.into_iter().chain(numbers), limit);
         runner.is_some() && ready == Some(0)
@@ -208,7 +210,8 @@ impl<'place> Custodian<'place> {
             let mut called = receptions.iter().filter(|reception| reception.is_called());
             called.find_map(Reception::accept_any)
         };
-        while let Some((line, caller)) = next(&self.receptions) {
+        for _ in 0..CALLS_AT_ONCE {
+            let Some((line, caller)) = next(&self.receptions) else { break };
             has_called = true;
             if !caller.may_enter(&is_of_the_run) {
                 self.strangers.meet(line, caller, self.run.as_ref());

@@ -37,12 +37,16 @@ impl Strangers {
         if !run.has_other_users {
             return send_away(run.ledger, &line, process);
         }
-        let now = Instant::now();
-        self.0.retain(|stranger| now < stranger.until);
+        self.forget_late();
         let same = self.0.iter().filter(|stranger| stranger.user == user).count();
         if self.0.len() < ALL_MAX && same < EACH_MAX {
-            self.0.push(Stranger { line, user, until: now + PATIENCE });
+            self.0.push(Stranger { line, user, until: Instant::now() + PATIENCE });
         }
+    }
+
+    fn forget_late(&mut self) {
+        let now = Instant::now();
+        self.0.retain(|stranger| now < stranger.until);
     }
 
     /// Answers those that have asked. The lines of those that have got what a userfaultfd is made by.
@@ -53,10 +57,12 @@ impl Strangers {
             let (question, secret) = line.hear_question().ok()?;
             answer(line, question, &secret, run).ok().filter(|()| question == USERFAULTFD)
         };
-        asked.filter(|line| make(line).is_some()).collect()
+        let makers = asked.filter(|line| make(line).is_some()).collect();
+        self.forget_late();
+        makers
     }
 
-    /// What to wait for, and for how long at most.
+    /// What to wait for.
     pub(super) fn numbers(&self) -> impl Iterator<Item = i32> {
         self.0.iter().map(|stranger| stranger.line.number())
     }
@@ -92,25 +98,29 @@ fn descends(process: u32, from: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
     fn who_descends_from_the_run_is_known_by_its_ancestors() {
         let own = std::process::id();
-        let mut child = std::process::Command::new("sh").args(["-c", "sleep 1000 & wait"]).spawn().unwrap();
+        let mut shell = Command::new("sh");
+        let mut child = shell
+            .args(["-c", "exec 3<&0; cat <&3 & echo $!; wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut grandchild = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut grandchild).unwrap();
+        let grandchild = grandchild.trim_end().parse().unwrap();
         let stranger = Stat::of(own).unwrap().parent;
-        let told =
-            [(child.id(), own), (own, child.id()), (own, own), (stranger, own)].map(|(of, from)| descends(of, from));
-        for grandchild in
-            std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap_or_default().split(' ')
-        {
-            if let Ok(pid) = grandchild.parse() {
-                assert!(descends(pid, own));
-                let _ =
-                    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), nix::sys::signal::Signal::SIGKILL);
-            }
-        }
-        let _ = child.kill().and_then(|()| child.wait());
-        assert_eq!(told, [true, false, true, false]);
+        let pairs = [(child.id(), own), (grandchild, own), (own, own), (own, child.id()), (stranger, own)];
+        let told = pairs.map(|(of, from)| descends(of, from));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(told, [true, true, true, false, false]);
     }
 }
