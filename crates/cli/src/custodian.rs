@@ -49,8 +49,8 @@ const PROBE: PageIndex = PageIndex(1 << 16);
 const DESCRIPTORS_LEFT: u64 = 64;
 /// After a call that cannot be taken, for want of descriptors, and before a thread is told why it ends.
 const PAUSE: Duration = Duration::from_millis(10);
-/// So many who have called are let in, or sent away, before it is looked at the others; and what one ward has said is read so often.
-const CALLS_AT_ONCE: usize = 64;
+/// So many who have called are let in, or sent away, before it is looked at what others have said; and what one ward has said is read so often.
+const CALLS_AT_ONCE: usize = 8;
 const MESSAGES_AT_ONCE: usize = 16;
 /// How often is asked whether a thread is being killed.
 const ASKED_MAX: usize = 2;
@@ -578,9 +578,9 @@ mod tests {
         }
         assert_eq!(strangers.held(), 0);
         let silent: Vec<_> = (0..100).map(|_| call(&mut strangers, 7)).collect();
-        assert_eq!(strangers.held(), 8, "of one user");
+        assert_eq!(strangers.held(), 32, "of one user");
         let others: Vec<_> = (0..100).map(|user| call(&mut strangers, 100 + user)).collect();
-        assert_eq!(strangers.held(), 64);
+        assert_eq!(strangers.held(), 128);
         drop((silent, others));
         strangers.look(Some(&run));
         assert_eq!(strangers.held(), 0, "they have hung up");

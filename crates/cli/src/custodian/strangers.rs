@@ -11,9 +11,9 @@ use super::answers::{Run, answer};
 use crate::failure::say;
 use crate::proc::Stat;
 
-/// So many are listened to at a time, and of one user.
-const ALL_MAX: usize = 64;
-const EACH_MAX: usize = 8;
+/// So many are listened to at a time, and of one user: more than have called and not asked yet where many programs start together.
+const ALL_MAX: usize = 128;
+const EACH_MAX: usize = 32;
 /// And each for so long: an agent asks at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A process has no more ancestors than this that are looked at.
