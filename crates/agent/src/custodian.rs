@@ -95,7 +95,7 @@ impl Custodian {
     /// `None`: he cannot be reached, or whoever has his name now is somebody else's. Root's may be that of a run with
     /// `--other-users`, or of one whose process has become another user's.
     fn ask(&self, question: u8) -> Option<Line> {
-        let is_trusted = |line: &Line| line.is_of_our_user() || line.peer().is_some_and(|peer| peer.user == 0);
+        let is_trusted = |line: &Line| line.peer().is_some_and(|peer| peer.is_ours_or_roots());
         let line = call_by(ANSWER_MAX, || Line::call_at_once(&self.name)).filter(is_trusted)?;
         // Who is sent away may be so before he has asked.
         let _ = line.ask(question, &self.secret);

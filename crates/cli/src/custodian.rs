@@ -33,7 +33,7 @@ use sys::host::SharedFile;
 use sys::kernel::PageRange;
 use sys::uffd::{Uffd, Unserved, feature};
 
-use self::answers::{Run, answer, is_in};
+use self::answers::{Run, answer};
 use self::strangers::Strangers;
 use crate::failure::{pass_on, say};
 use crate::swap::Place;
@@ -205,7 +205,7 @@ impl<'place> Custodian<'place> {
     /// Says whether somebody has called. Who has changed his user is known by the ledger.
     fn admit(&mut self) -> bool {
         let mut has_called = false;
-        let is_of_the_run = |pid| is_in(self.ledger, pid);
+        let is_of_the_run = |pid| entries::is_in(self.ledger, pid);
         let next = |receptions: &[Reception]| {
             let mut called = receptions.iter().filter(|reception| reception.is_called());
             called.find_map(Reception::accept_any)

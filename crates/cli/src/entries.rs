@@ -19,6 +19,11 @@ pub(crate) fn bury_the_dead(ledger: &Ledger) {
     claimed.filter(|entry| !lives(entry)).for_each(free);
 }
 
+/// Whether a process of this number has, or had, an entry.
+pub(crate) fn is_in(ledger: &Ledger, pid: u32) -> bool {
+    pid != 0 && ledger.claimed().iter().any(|entry| entry.pid.load(Relaxed) == pid)
+}
+
 /// Whether this is a process that has an entry, not one of its number.
 pub(crate) fn is_of_living(ledger: &Ledger, pid: u32) -> bool {
     ledger.claimed().iter().any(|entry| entry.pid.load(Acquire) == pid && lives(entry))

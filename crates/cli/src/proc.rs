@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -161,29 +161,31 @@ pub(crate) fn lives(pid: u32, start_ticks: u64, stat: Option<Stat>) -> bool {
 
 /// Whether a process lives in our namespace of process ids, as far as can be told.
 pub(crate) fn is_in_our_namespace(pid: u32) -> bool {
-    numbers_of(&format!("/proc/{pid}/status")).len() <= 1
+    numbers_of("NSpid:", &format!("/proc/{pid}/status")).len() <= 1
 }
 
 /// The number by which we know a thread of a process that has this one in its own namespace.
 pub(crate) fn thread_as_seen_here(pid: u32, own: u32) -> Option<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let mut numbers = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-    numbers.find(|thread| numbers_of(&format!("/proc/{pid}/task/{thread}/status")).last() == Some(&own))
+    numbers.find(|thread| numbers_of("NSpid:", &format!("/proc/{pid}/task/{thread}/status")).last() == Some(&own))
 }
 
 /// A process's users: the real one, the effective one, the one that is saved, and that of its files.
 pub(crate) fn users(pid: u32) -> Option<[u32; 4]> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    let users: Vec<u32> = users.split_ascii_whitespace().filter_map(|user| user.parse().ok()).collect();
-    users.try_into().ok()
+    numbers_of("Uid:", &format!("/proc/{pid}/status")).try_into().ok()
 }
 
-/// The numbers of a thread, from our namespace to its own; none where there are no namespaces, or it has ended.
-fn numbers_of(status: &str) -> Vec<u32> {
+/// The numbers in a line of a status: a thread's, from our namespace to its own; none where there are no namespaces, or it has ended.
+fn numbers_of(field: &str, status: &str) -> Vec<u32> {
     let status = fs::read_to_string(status).unwrap_or_default();
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
     numbers.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect()
+}
+
+/// Whether the thread of this directory has memory still: not one that is about to be gone. Waits for no lock of that memory's.
+pub(crate) fn has_memory(thread: &Path) -> bool {
+    fs::read_to_string(thread.join("statm")).is_ok_and(|pages| !pages.starts_with("0 "))
 }
 
 /// How long the threads of a process have run, ns, but for these, if a tracer has stopped every one of them. 0 where the kernel does not
@@ -302,6 +304,17 @@ mod tests {
         let has_agent = |maps: &str| is_named(maps.as_bytes(), b"libagent.so");
         assert!([format!("{own}{other}"), format!("{other}{own}"), String::new()].iter().all(|maps| has_agent(maps)));
         assert!(!has_agent(&other));
+    }
+
+    #[test]
+    fn who_has_ended_has_no_memory() {
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let thread = PathBuf::from(format!("/proc/{}", child.id()));
+        assert!(has_memory(&thread));
+        drop(child.stdin.take());
+        while !Stat::of(child.id()).unwrap().is_dead() {}
+        assert!(!has_memory(&thread));
+        child.wait().unwrap();
     }
 
     #[test]

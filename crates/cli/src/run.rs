@@ -101,6 +101,7 @@ pub(crate) fn run_watched<End: FnOnce() -> Result<()>>(
     };
     let end = supervisor.run();
     supervisor.custody.end(&supervisor.tracers);
+    // What was left while we stopped printing.
     pass_on(ledger);
     let end = end?;
     supervisor.write_stats(false);

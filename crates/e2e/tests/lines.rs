@@ -1,4 +1,4 @@
-//! Where pleat's lines are written: the user of a run sees them, and no log or reader of the program's does.
+//! Where pleat's lines are written, when one comes at a time: the user of a run sees them, and no log or reader of the program's does.
 #![forbid(unsafe_code)]
 
 use std::fs;

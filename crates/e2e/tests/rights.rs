@@ -90,6 +90,7 @@ fn without_the_custodian_another_users_child_is_filled_or_ended() {
         let run = folded(&turn.options_in(mode, "48M"), &words(["sh", "-c", alone, &program]));
         assert!(run.stderr.contains("custodian"), "{mode}: he has not been killed: {}", run.stderr);
         assert_eq!(run.stderr.matches(line).count(), 1, "{mode}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 2, "{mode}: {}", run.stderr);
         assert_eq!(run.stdout, out, "{mode}: {}", run.stderr);
         turn.assert_clean(&run);
     }

@@ -47,6 +47,12 @@ pub const SECRET_BYTES: usize = 16;
 /// None that a byte and the numbers of descriptors have, four bytes each.
 const QUESTION_BYTES: usize = 2 + SECRET_BYTES;
 
+/// What `Line::ask` has asked, if that is what has come.
+fn question(text: &[u8]) -> Option<(u8, Secret)> {
+    let text: &[u8; QUESTION_BYTES] = text.try_into().ok()?;
+    Some((text[0], *text[1..].first_chunk()?))
+}
+
 /// What has come by a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
@@ -69,10 +75,19 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Whether he is let in where processes of the same user are, and those that `is_child` knows.
+    /// Whether he is of the same user, in whatever namespace of users.
+    pub fn is_of_our_user(&self) -> bool {
+        self.user == rustix::process::geteuid().as_raw()
+    }
+
+    /// The same, or root.
+    pub fn is_ours_or_roots(&self) -> bool {
+        self.is_of_our_user() || self.user == 0
+    }
+
+    /// Whether he is let in where these are, and those that `is_child` knows.
     pub fn may_enter(&self, is_child: &dyn Fn(u32) -> bool) -> bool {
-        let own = rustix::process::geteuid().as_raw();
-        self.user == own || self.user == 0 || self.process != 0 && is_child(self.process)
+        self.is_ours_or_roots() || self.process != 0 && is_child(self.process)
     }
 }
 
@@ -243,11 +258,6 @@ impl Line {
         Some(peer)
     }
 
-    /// Whether the other end is of the same user, in whatever namespace of users.
-    pub fn is_of_our_user(&self) -> bool {
-        self.peer().is_some_and(|peer| peer.user == rustix::process::geteuid().as_raw())
-    }
-
     /// Its number, to be passed on to a child's child.
     pub fn number(&self) -> i32 {
         self.0.as_raw_fd()
@@ -297,8 +307,7 @@ impl Line {
     pub fn hear_question(&self) -> Result<(u8, Secret), Errno> {
         let mut text = [0; QUESTION_BYTES + 1];
         let (_, length) = rustix::net::recv(&self.0, &mut text, RecvFlags::DONTWAIT)?;
-        let is_question = length == QUESTION_BYTES;
-        if is_question { Ok((text[0], *text[1..].first_chunk().expect("it is longer"))) } else { Err(Errno::PROTO) }
+        question(&text[..length.min(text.len())]).ok_or(Errno::PROTO)
     }
 
     /// Receives what `tell` told, waiting at most `limit`.
@@ -348,10 +357,10 @@ impl Line {
                 at += 4;
             }
         }
-        match received.bytes {
-            QUESTION_BYTES => Ok(Received::Asked(text[0], *text[1..].first_chunk().expect("it is longer"))),
-            sent if sent == at => Ok(Received::Sent(text[0])),
-            _ => Err(Errno::MFILE),
+        match question(&text[..received.bytes]) {
+            Some((question, secret)) => Ok(Received::Asked(question, secret)),
+            None if received.bytes == at => Ok(Received::Sent(text[0])),
+            None => Err(Errno::MFILE),
         }
     }
 

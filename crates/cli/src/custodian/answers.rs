@@ -1,12 +1,12 @@
 //! What the custodian tells those who ask him, and whom.
 
+use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::FileExt as _;
-use std::sync::atomic::Ordering::Relaxed;
+use std::path::PathBuf;
 
 use pager::ledger::{Ledger, PAGE_MAP, SWAP_FILE, USERFAULTFD, WHICH_RUN, WHO_AM_I};
 use sys::Errno;
-use sys::file::File;
+use sys::file;
 use sys::handover::{Line, Peer, Secret};
 use sys::host::SharedFile;
 use sys::uffd::Device;
@@ -39,10 +39,10 @@ impl<'place> Run<'place> {
     }
 
     /// What the run's user has set aside is for those who are let in.
-    pub(super) fn swap_file(&self, is_let_in: bool) -> Option<File> {
+    pub(super) fn swap_file(&self, is_let_in: bool) -> Option<file::File> {
         let Place { path, identity, .. } = self.swap?;
-        let set_aside = is_let_in.then(|| File::create_at(path, *identity)).flatten();
-        set_aside.or_else(|| File::create_unnamed_near(path).ok())
+        let set_aside = is_let_in.then(|| file::File::create_at(path, *identity)).flatten();
+        set_aside.or_else(|| file::File::create_unnamed_near(path).ok())
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) fn answer(line: &Line, question: u8, secret: &Secret, run: Option<&Ru
         };
     }
     let run = run.filter(|run| *secret == run.secret).ok_or(Errno::ACCESS)?;
-    let is_let_in = run.has_other_users || line.is_of_our_user();
+    let is_let_in = run.has_other_users || peer.is_of_our_user();
     if !may_have(question, is_let_in, || entries::is_of_living(run.ledger, peer.process)) {
         if question == WHICH_RUN {
             // Executed in the place of a process of the run it has that one's entry in the ledger, and is no stranger by that.
@@ -84,24 +84,16 @@ fn may_have(question: u8, is_let_in: bool, is_in_ledger: impl Fn() -> bool) -> b
     }
 }
 
-/// Whether a process is in the ledger.
-pub(super) fn is_in(ledger: &Ledger, pid: u32) -> bool {
-    pid != 0 && ledger.claimed().iter().any(|entry| entry.pid.load(Relaxed) == pid)
-}
-
 /// The page map of who asks, as long as it is of that user alone: not of a program with the rights of another that it executes meanwhile. Without page
 /// frame numbers, which are not for everybody. By the thread that has come last and has memory: the first one may have ended.
-fn page_map(peer: Peer) -> Option<std::fs::File> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", peer.process)).ok()?;
-    let threads: Vec<_> = tasks.flatten().map(|task| task.path().join("pagemap")).collect();
-    let open = || threads.iter().rev().find_map(|path| std::fs::File::open(path).ok().filter(has_memory));
+fn page_map(peer: Peer) -> Option<File> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", peer.process)).ok()?;
+    let threads: Vec<_> = tasks.flatten().map(|task| task.path()).collect();
+    let open_of = |thread: &PathBuf| File::open(thread.join("pagemap")).ok().filter(|_| proc::has_memory(thread));
+    let open = || threads.iter().rev().find_map(open_of);
     let is_theirs = || proc::users(peer.process).is_some_and(|users| users == [peer.user; 4]);
     let opened = is_theirs().then(|| sys::process::without_administration(open))?;
     opened.filter(|_| is_theirs())
-}
-
-fn has_memory(page_map: &std::fs::File) -> bool {
-    page_map.read_at(&mut [0; 8], 0).is_ok_and(|bytes| bytes == 8)
 }
 
 #[cfg(test)]
